@@ -1,0 +1,793 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What the completion queue tests share: KTAP output, RDMA devices over veth,
+# client and server pairs with bounded time, and the count of completion
+# queues, events and completions by poll context, taken from the trace events
+# of ib_core (so that a test says which contexts were really used).
+#
+# Environment:
+#   DEV_TYPE=rxe|siw   which software RDMA device (default rxe)
+#   SELFTEST_BREAK=1   spoil the data on purpose: the tests must then fail
+#   CQ_SCALE=N         multiply all time limits (default: 1, debug kernel 5)
+#   CQ_KEEP_LOG=FILE   append the log of all commands to FILE
+
+KSFT_FAIL=1
+KSFT_SKIP=4
+# A step that returns this failed, and the steps behind it make no sense.
+CQ_FATAL=2
+
+DEV_TYPE=${DEV_TYPE:-rxe}
+SELFTEST_BREAK=${SELFTEST_BREAK:-0}
+
+CQ_CONTEXTS="DIRECT SOFTIRQ WORKQUEUE UNBOUND_WORKQUEUE"
+# One device, both ends on it (what kernel users in init_net can have).
+CQ_IF=cqv0
+CQ_DEV=cq0
+CQ_IP=10.98.0.1
+# Two namespaces, so that packets cross the network stack.
+CQ_IP_A=10.99.0.1
+CQ_IP_B=10.99.0.2
+
+CQ_NAME=
+CQ_TMP=
+CQ_LOG=/dev/null
+CQ_WHY=
+CQ_DEAD=
+CQ_DEFER=()
+CQ_PORT=20100
+CQ_TRACE=
+CQ_PASS=0
+CQ_FAIL=0
+CQ_SKIP=0
+declare -A CQ_N CQ_USED CQ_EVENTS CQ_RESCHED CQ_CALLS CQ_COMP CQ_FREED
+
+# ---------------------------------------------------------------- messages
+
+cq_msg()
+{
+	echo "# $*"
+}
+
+# Note a line in the log of commands, which is shown when a step fails.
+cq_note()
+{
+	echo "$*" >> "$CQ_LOG"
+}
+
+# Say why a step fails.
+cq_bad()
+{
+	cq_note "FAIL: $*"
+	return "$KSFT_FAIL"
+}
+
+# Say why a step is skipped; use as "return $(cq_skip ...)" is not possible
+# because of the variable, so: cq_skip "reason"; return.
+cq_skip()
+{
+	CQ_WHY="$*"
+	return "$KSFT_SKIP"
+}
+
+cq_do()
+{
+	local rc=0
+
+	cq_note "\$ $*"
+	"$@" >> "$CQ_LOG" 2>&1 || rc=$?
+	[ "$rc" -eq 0 ] || cq_note "-> exit status $rc"
+	return "$rc"
+}
+
+# cq_limit SECONDS COMMAND...: some of the tools ignore SIGTERM when they are
+# stuck, hence -k.
+cq_limit()
+{
+	local limit=$1
+
+	shift
+	timeout -k 3 "$((limit * CQ_SCALE))" "$@"
+}
+
+# cq_wait SECONDS COMMAND...: until the command succeeds.
+cq_wait()
+{
+	local end=$((SECONDS + $1 * CQ_SCALE))
+
+	shift
+	until "$@" > /dev/null 2>&1; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.1
+	done
+}
+
+# Write a value to a file of sysfs or configfs.
+cq_put()
+{
+	cq_note "\$ echo $1 > $2"
+	{ printf '%s\n' "$1" > "$2"; } 2>> "$CQ_LOG"
+}
+
+# ---------------------------------------------------------------- start, end
+
+# Remember a command for the end; the last one is run first.
+cq_defer()
+{
+	CQ_DEFER+=("$*")
+}
+
+cq_cleanup()
+{
+	local i
+
+	trap '' INT TERM
+	for ((i = ${#CQ_DEFER[@]} - 1; i >= 0; i--)); do
+		cq_note "cleanup: ${CQ_DEFER[i]}"
+		eval "${CQ_DEFER[i]}" >> "$CQ_LOG" 2>&1
+	done
+	CQ_DEFER=()
+	if [ -n "$CQ_TMP" ]; then
+		[ -z "${CQ_KEEP_LOG:-}" ] || cat "$CQ_LOG" >> "$CQ_KEEP_LOG"
+		CQ_LOG=/dev/null
+		rm -rf "$CQ_TMP"
+		CQ_TMP=
+	fi
+}
+
+cq_skip_all()
+{
+	echo "1..0 # SKIP $*"
+	exit "$KSFT_SKIP"
+}
+
+# cq_init NAME: what every script calls first.
+cq_init()
+{
+	CQ_NAME=$1
+	[ "$(id -u)" -eq 0 ] || { echo "TAP version 13"; cq_skip_all "needs root"; }
+	# A mount namespace of our own: the daemons of NFS and iSCSI see private
+	# state folders, and whatever we mount is gone when we are.
+	if [ -z "${CQ_UNSHARED:-}" ] && command -v unshare > /dev/null; then
+		CQ_UNSHARED=1 exec unshare --mount --propagation private "$0"
+	fi
+	echo "TAP version 13"
+	case "$DEV_TYPE" in
+	rxe|siw) ;;
+	*) cq_skip_all "unknown DEV_TYPE=$DEV_TYPE" ;;
+	esac
+	if [ -z "${CQ_SCALE:-}" ]; then
+		CQ_SCALE=1
+		# KASAN and lockdep make everything slow.
+		[ ! -e /proc/lockdep ] || CQ_SCALE=5
+	fi
+	CQ_TMP=$(mktemp -d /tmp/cq.XXXXXX) || exit "$KSFT_FAIL"
+	CQ_LOG=$CQ_TMP/log
+	: > "$CQ_LOG"
+	trap cq_cleanup EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	[ -e /dev/shm ] || mkdir /dev/shm
+	if ! mountpoint -q /dev/shm; then
+		mount -t tmpfs tmpfs /dev/shm
+	fi
+	ulimit -l unlimited 2>> "$CQ_LOG"
+	ip link set lo up 2>> "$CQ_LOG"
+	echo "cq selftest: $CQ_NAME $$ begins" > /dev/kmsg
+}
+
+# cq_need COMMAND...: skip the script when a tool is missing.
+cq_need()
+{
+	local c
+
+	for c in "$@"; do
+		command -v "$c" > /dev/null || cq_skip_all "$c is not installed"
+	done
+}
+
+# cq_need_module MODULE...: skip the script when a module is missing.
+cq_need_module()
+{
+	local m
+
+	for m in "$@"; do
+		cq_has_module "$m" || cq_skip_all "no kernel module $m"
+	done
+}
+
+cq_has_module()
+{
+	[ -d "/sys/module/${1//-/_}" ] || modprobe -nq "$1"
+}
+
+cq_loaded()
+{
+	[ -d "/sys/module/${1//-/_}" ]
+}
+
+# Load a module, and unload it at the end if it was not there before.
+cq_modprobe()
+{
+	local m=$1
+
+	shift
+	cq_loaded "$m" && return 0
+	cq_do modprobe "$m" "$@" || return
+	cq_defer "cq_rmmod $m"
+}
+
+# A module goes only when its last user has gone, which some users do from
+# a work item: try for some seconds.
+cq_rmmod()
+{
+	cq_loaded "$1" || return 0
+	cq_wait 10 modprobe -r "$1" && return 0
+	cq_do modprobe -r "$1"
+}
+
+# cq_main FUNCTION DESCRIPTION ...: run the steps in order. A function whose
+# name starts with end_ also runs when an earlier step was fatal.
+cq_main()
+{
+	local fn what rc nr=0 from start
+
+	cq_modprobe ib_core
+	echo "1..$(($# / 2))"
+	cq_msg "$CQ_NAME on $DEV_TYPE, $(uname -r), cq core: $(cq_core)"
+	while [ $# -gt 0 ]; do
+		fn=$1
+		what=$2
+		shift 2
+		nr=$((nr + 1))
+		from=$(($(wc -l < "$CQ_LOG") + 1))
+		CQ_WHY=
+		rc=0
+		start=$SECONDS
+		cq_note "== $what"
+		if [ -n "$CQ_DEAD" ] && [ "${fn#end_}" = "$fn" ]; then
+			CQ_WHY=$CQ_DEAD
+			rc=$KSFT_SKIP
+		else
+			"$fn" || rc=$?
+		fi
+		cq_note "== status $rc after $((SECONDS - start)) s"
+		case "$rc" in
+		0)
+			CQ_PASS=$((CQ_PASS + 1))
+			echo "ok $nr $CQ_NAME: $what"
+			;;
+		"$KSFT_SKIP")
+			CQ_SKIP=$((CQ_SKIP + 1))
+			echo "ok $nr $CQ_NAME: $what # SKIP $CQ_WHY"
+			;;
+		*)
+			CQ_FAIL=$((CQ_FAIL + 1))
+			tail -n "+$from" "$CQ_LOG" | tail -n 30 | sed 's/^/# /'
+			echo "not ok $nr $CQ_NAME: $what"
+			[ "$rc" -ne "$CQ_FATAL" ] || CQ_DEAD="step $nr failed"
+			;;
+		esac
+	done
+	cq_msg "Totals: pass:$CQ_PASS fail:$CQ_FAIL xfail:0 xpass:0 skip:$CQ_SKIP error:0"
+	if [ "$CQ_FAIL" -gt 0 ]; then
+		exit "$KSFT_FAIL"
+	elif [ "$CQ_PASS" -eq 0 ]; then
+		exit "$KSFT_SKIP"
+	fi
+	exit 0
+}
+
+# Which completion queue core is in this ib_core.
+cq_core()
+{
+	local f=/sys/module/ib_core/parameters/cq_core
+
+	if [ -r "$f" ]; then
+		cat "$f"
+	elif cq_loaded ib_core; then
+		echo c
+	else
+		echo "unknown, ib_core is not loaded"
+	fi
+}
+
+# ---------------------------------------------------------------- kernel log
+
+# The kernel's complaints since cq_init.
+cq_complaints()
+{
+	dmesg | awk -v mark="cq selftest: $CQ_NAME $$ begins" '
+		index($0, mark) { on = 1; next }
+		on' |
+	grep -E 'WARNING:|BUG:|Oops|KASAN|UBSAN|KFENCE|general protection|possible (circular|recursive)|inconsistent lock|suspicious RCU|INFO: task|soft lockup|refcount_t:|unregister_netdevice: waiting|kmemleak:.*new suspected|ODEBUG|sleeping function|scheduling while atomic|list_(add|del) corruption|Call Trace|leaked'
+}
+
+end_no_warning()
+{
+	cq_complaints >> "$CQ_LOG" || return 0
+	cq_bad "the kernel complained"
+}
+
+# ---------------------------------------------------------------- devices
+
+# Does device $1 have a GID for the IPv4 address $2? Prints its index.
+cq_gid()
+{
+	local hex f a b c d
+
+	IFS=. read -r a b c d <<< "$2"
+	hex=$(printf '%02x%02x:%02x%02x' "$a" "$b" "$c" "$d")
+	for f in /sys/class/infiniband/"$1"/ports/1/gids/*; do
+		if [ "$(cat "$f" 2>/dev/null)" = "0000:0000:0000:0000:0000:ffff:$hex" ]; then
+			basename "$f"
+			return 0
+		fi
+	done
+	return 1
+}
+
+cq_load_device_modules()
+{
+	case "$DEV_TYPE" in
+	rxe) cq_modprobe rdma_rxe || return ;;
+	siw) cq_modprobe siw || return ;;
+	esac
+	cq_modprobe rdma_ucm || return
+	cq_wait 5 test -e /dev/infiniband/rdma_cm
+}
+
+cq_need_device()
+{
+	cq_need ip rdma modprobe timeout awk
+	case "$DEV_TYPE" in
+	rxe) cq_need_module rdma_rxe ;;
+	siw) cq_need_module siw ;;
+	esac
+	cq_need_module rdma_ucm
+}
+
+# Add an RDMA device: NAME NETDEV ADDRESS [COMMAND PREFIX...]
+cq_link_add()
+{
+	local name=$1 netdev=$2 addr=$3
+
+	shift 3
+	cq_do "$@" rdma link add "$name" type "$DEV_TYPE" netdev "$netdev" || return
+	cq_wait 5 test -d "/sys/class/infiniband/$name" || return
+	cq_wait 5 test -e "$(cq_uverbs "$name")" || return
+	if [ "$DEV_TYPE" = rxe ]; then
+		cq_wait 10 cq_gid "$name" "$addr" || return
+	fi
+	cq_wait 10 grep -q ACTIVE "/sys/class/infiniband/$name/ports/1/state"
+}
+
+# The node of a device in /dev
+cq_uverbs()
+{
+	local d
+
+	for d in /sys/class/infiniband_verbs/uverbs*; do
+		if [ "$(cat "$d/ibdev" 2>/dev/null)" = "$1" ]; then
+			echo "/dev/infiniband/${d##*/}"
+			return 0
+		fi
+	done
+	echo /nonexistent
+}
+
+# T1: one device in init_net.
+cq_t1_up()
+{
+	cq_load_device_modules || return
+	cq_do ip link add "$CQ_IF" mtu 4200 type veth peer name cqv1 mtu 4200 || return
+	cq_defer cq_t1_down
+	cq_do ip addr add "$CQ_IP/24" dev "$CQ_IF"
+	cq_do ip link set "$CQ_IF" up
+	cq_do ip link set cqv1 up
+	cq_link_add "$CQ_DEV" "$CQ_IF" "$CQ_IP"
+}
+
+cq_t1_down()
+{
+	if [ -d "/sys/class/infiniband/$CQ_DEV" ]; then
+		cq_do rdma link delete "$CQ_DEV"
+		cq_wait 10 test ! -d "/sys/class/infiniband/$CQ_DEV"
+	fi
+	if [ -d "/sys/class/net/$CQ_IF" ]; then
+		cq_do ip link del "$CQ_IF"
+	fi
+}
+
+# T2: two devices in two namespaces.
+cq_t2_up()
+{
+	local n
+
+	cq_load_device_modules || return
+	cq_defer cq_t2_down
+	for n in cqa cqb; do
+		cq_do ip netns add "$n" || return
+		cq_do ip -n "$n" link set lo up
+	done
+	cq_do ip link add cqva netns cqa mtu 4200 type veth \
+		peer name cqvb netns cqb mtu 4200 || return
+	cq_do ip -n cqa addr add "$CQ_IP_A/24" dev cqva
+	cq_do ip -n cqb addr add "$CQ_IP_B/24" dev cqvb
+	cq_do ip -n cqa link set cqva up
+	cq_do ip -n cqb link set cqvb up
+	cq_link_add cqda cqva "$CQ_IP_A" ip netns exec cqa || return
+	cq_link_add cqdb cqvb "$CQ_IP_B" ip netns exec cqb
+}
+
+cq_t2_down()
+{
+	local n
+
+	for n in a b; do
+		[ ! -d "/sys/class/infiniband/cqd$n" ] || cq_do rdma link delete "cqd$n"
+	done
+	for n in cqa cqb; do
+		[ ! -e "/run/netns/$n" ] || cq_do ip netns del "$n"
+	done
+	cq_wait 10 test ! -d /sys/class/infiniband/cqda
+	cq_wait 10 test ! -d /sys/class/infiniband/cqdb
+}
+
+# ---------------------------------------------------------------- pairs
+
+cq_new_port()
+{
+	CQ_PORT=$((CQ_PORT + 1))
+}
+
+# Does process $1 listen on port $2, by TCP or by the RDMA CM?
+cq_listening()
+{
+	local hex
+
+	hex=$(printf ':%04X 0' "$2")
+	grep -qs "$hex.* 0A " "/proc/$1/net/tcp" "/proc/$1/net/tcp6" && return 0
+	rdma resource show cm_id 2>/dev/null | grep -q "LISTEN.*:$2\b"
+}
+
+# cq_pair SECONDS PORT: run SRV in the background and CLI against it when it
+# listens. Both must succeed. Output in $CQ_TMP/{srv,cli}. SRV_NS and CLI_NS
+# are the namespaces.
+cq_pair()
+{
+	local limit=$(($1 * CQ_SCALE)) port=$2 pid src=0 crc=0
+	local -a sns=() cns=()
+
+	[ -z "$SRV_NS" ] || sns=(ip netns exec "$SRV_NS")
+	[ -z "$CLI_NS" ] || cns=(ip netns exec "$CLI_NS")
+	cq_note "server: $SRV_NS ${SRV[*]}"
+	cq_note "client: $CLI_NS ${CLI[*]}"
+	"${sns[@]}" timeout -k 3 "$limit" "${SRV[@]}" > "$CQ_TMP/srv" 2>&1 &
+	pid=$!
+	cq_wait 10 cq_listening "$pid" "$port" || cq_note "(not seen to listen)"
+	"${cns[@]}" timeout -k 3 "$limit" "${CLI[@]}" > "$CQ_TMP/cli" 2>&1 || crc=$?
+	# A server whose client failed may wait for ever.
+	[ "$crc" -eq 0 ] || kill "$pid" 2>/dev/null
+	wait "$pid" || src=$?
+	cq_note "server exit $src, client exit $crc"
+	sed 's/^/  srv: /' "$CQ_TMP/srv" | tail -n 12 >> "$CQ_LOG"
+	sed 's/^/  cli: /' "$CQ_TMP/cli" | tail -n 12 >> "$CQ_LOG"
+	[ "$src" -eq 0 ] && [ "$crc" -eq 0 ]
+}
+
+# cq_ends t1|t2: set the namespaces, devices and the server's address.
+cq_ends()
+{
+	case "$1" in
+	t1)
+		SRV_NS='' CLI_NS='' SRV_DEV=$CQ_DEV CLI_DEV=$CQ_DEV SRV_IP=$CQ_IP
+		SRV_GID=$(cq_gid "$SRV_DEV" "$CQ_IP")
+		CLI_GID=$SRV_GID
+		;;
+	t2)
+		SRV_NS=cqa CLI_NS=cqb SRV_DEV=cqda CLI_DEV=cqdb SRV_IP=$CQ_IP_A
+		SRV_GID=$(cq_gid "$SRV_DEV" "$CQ_IP_A")
+		CLI_GID=$(cq_gid "$CLI_DEV" "$CQ_IP_B")
+		;;
+	esac
+}
+
+# cq_pingpong rc|uc|ud|srq ITERATIONS BYTES [check|spoil]
+# With check, the server looks at the data it got and the client sends what it
+# looks for; with spoil the client sends something else. The tool only prints
+# what it finds, so its output is judged.
+cq_pingpong()
+{
+	local tool=ibv_${1}_pingpong iter=$2 size=$3 mode=${4:-} sc=() cc=()
+
+	case "$mode" in
+	check) sc=(-c); cc=(-c) ;;
+	spoil) sc=(-c) ;;
+	esac
+	cq_new_port
+	SRV=("$tool" -d "$SRV_DEV" -g "$SRV_GID" -p "$CQ_PORT" -n "$iter" -s "$size" "${sc[@]}")
+	CLI=("$tool" -d "$CLI_DEV" -g "$CLI_GID" -p "$CQ_PORT" -n "$iter" -s "$size" "${cc[@]}" "$SRV_IP")
+	cq_pair 40 "$CQ_PORT" || { cq_bad "$tool failed"; return; }
+	grep -q "^$iter iters in" "$CQ_TMP/srv" || { cq_bad "the server did not count $iter iterations"; return; }
+	grep -q "^$iter iters in" "$CQ_TMP/cli" || { cq_bad "the client did not count $iter iterations"; return; }
+	! grep -qi "invalid data" "$CQ_TMP/srv" "$CQ_TMP/cli" || cq_bad "invalid data"
+}
+
+# cq_rping COUNT BYTES: the client compares what comes back (-V).
+cq_rping()
+{
+	local count=$1 size=$2 seen
+
+	cq_new_port
+	SRV=(rping -s -a "$SRV_IP" -p "$CQ_PORT" -C "$count" -S "$size" -V)
+	CLI=(rping -c -a "$SRV_IP" -p "$CQ_PORT" -C "$count" -S "$size" -V -v)
+	cq_pair 40 "$CQ_PORT" || { cq_bad "rping failed"; return; }
+	seen=$(grep -c '^ping data: ' "$CQ_TMP/cli")
+	[ "$seen" -eq "$count" ] || cq_bad "$seen pings instead of $count"
+}
+
+# cq_perf TOOL ITERATIONS BYTES [OPTIONS...]
+cq_perf()
+{
+	local tool=$1 iter=$2 size=$3
+
+	shift 3
+	cq_new_port
+	SRV=("$tool" -d "$SRV_DEV" -F -n "$iter" -s "$size" -p "$CQ_PORT" "$@")
+	if [ "$DEV_TYPE" = rxe ]; then
+		SRV+=(-x "$SRV_GID")
+	else
+		SRV+=(-R)
+	fi
+	CLI=("${SRV[@]}" "$SRV_IP")
+	CLI[2]=$CLI_DEV
+	if [ "$DEV_TYPE" = rxe ]; then
+		CLI[${#CLI[@]}-2]=$CLI_GID
+	fi
+	cq_pair 40 "$CQ_PORT" || { cq_bad "$tool failed"; return; }
+	awk -v s="$size" -v n="$iter" '$1 == s && $2 == n { ok = 1 } END { exit !ok }' \
+		"$CQ_TMP/cli" || cq_bad "$tool printed no result"
+}
+
+# ---------------------------------------------------------------- tracing
+
+# Count what the core does from here on. Call it when ib_core is loaded and
+# before the device is made, so that the queues of the MAD layer are seen too.
+cq_trace_on()
+{
+	local t=/sys/kernel/tracing e
+
+	[ -d $t/events ] || mount -t tracefs tracefs $t 2>> "$CQ_LOG"
+	cq_modprobe ib_core || return
+	[ -d $t/events/rdma_core ] || {
+		cq_bad "no trace events rdma_core"
+		return
+	}
+	CQ_TRACE=$t/instances/cq.$$
+	mkdir "$CQ_TRACE" || { CQ_TRACE=; return 1; }
+	cq_defer cq_trace_off
+	echo global > "$CQ_TRACE/trace_clock"
+	echo 8192 > "$CQ_TRACE/buffer_size_kb"
+	for e in cq_alloc cq_alloc_error cq_free cq_schedule cq_reschedule cq_process cq_poll; do
+		[ -d "$CQ_TRACE/events/rdma_core/$e" ] || {
+			cq_bad "no trace event $e"
+			return
+		}
+	done
+	# An empty poll is no completion, and there are very many of them.
+	echo 'rc != 0' > "$CQ_TRACE/events/rdma_core/cq_poll/filter"
+	for e in cq_alloc cq_alloc_error cq_free cq_schedule cq_reschedule cq_process cq_poll; do
+		echo 1 > "$CQ_TRACE/events/rdma_core/$e/enable" || return
+	done
+	cq_mark start
+}
+
+cq_trace_off()
+{
+	[ -n "$CQ_TRACE" ] || return 0
+	echo 0 > "$CQ_TRACE/events/enable"
+	rmdir "$CQ_TRACE"
+	CQ_TRACE=
+}
+
+# cq_mark NAME: what follows belongs to NAME.
+cq_mark()
+{
+	echo "cq_mark=$1" > "$CQ_TRACE/trace_marker"
+}
+
+# cq_count NAME: fill CQ_N (queues allocated), CQ_USED (queues that had
+# completions), CQ_EVENTS, CQ_RESCHED, CQ_CALLS, CQ_COMP and CQ_FREED, each by
+# context, for what happened under this mark (all marks: NAME is "all").
+cq_count()
+{
+	local ctx n used ev re calls comp freed lost
+
+	for ctx in $CQ_CONTEXTS UNKNOWN; do
+		CQ_N[$ctx]=0 CQ_USED[$ctx]=0 CQ_EVENTS[$ctx]=0 CQ_RESCHED[$ctx]=0
+		CQ_CALLS[$ctx]=0 CQ_COMP[$ctx]=0 CQ_FREED[$ctx]=0
+	done
+	awk -v want="$1" '
+		BEGIN {
+			split("DIRECT SOFTIRQ WORKQUEUE UNBOUND_WORKQUEUE", name)
+			on = want == "all"
+		}
+		function of(id) { return id in ctx ? ctx[id] : "UNKNOWN" }
+		{ id = ""; if (match($0, /cq\.id=[0-9]+/)) id = substr($0, RSTART + 6, RLENGTH - 6) }
+		/cq_mark=/ { sub(/.*cq_mark=/, ""); on = want == "all" || $0 == want; next }
+		/: cq_alloc: / {
+			c = $0; sub(/.*poll_ctx=/, "", c)
+			if (c ~ /^(0x)?[0-3]$/) { sub(/^0x/, "", c); c = name[c + 1] }
+			ctx[id] = c; inst[id]++; if (on) n[c]++
+		}
+		on && /: cq_free: / { freed[of(id)]++ }
+		on && /: cq_schedule: / { ev[of(id)]++ }
+		on && /: cq_reschedule: / { re[of(id)]++ }
+		on && /: cq_process: / { calls[of(id)]++ }
+		on && /: cq_poll: / {
+			c = $0; sub(/.*returned /, "", c)
+			if (c + 0 > 0) {
+				comp[of(id)] += c
+				key = id "/" inst[id]
+				if (!(key in seen)) { seen[key] = 1; used[of(id)]++ }
+			}
+		}
+		END {
+			name[5] = "UNKNOWN"
+			for (i = 1; i <= 5; i++) {
+				c = name[i]
+				print c, n[c] + 0, used[c] + 0, ev[c] + 0, re[c] + 0, calls[c] + 0, comp[c] + 0, freed[c] + 0
+			}
+		}' "$CQ_TRACE/trace" > "$CQ_TMP/count" || {
+		cq_bad "the trace is not readable"
+		return
+	}
+	while read -r ctx n used ev re calls comp freed; do
+		CQ_N[$ctx]=$n CQ_USED[$ctx]=$used CQ_EVENTS[$ctx]=$ev
+		CQ_RESCHED[$ctx]=$re CQ_CALLS[$ctx]=$calls CQ_COMP[$ctx]=$comp
+		CQ_FREED[$ctx]=$freed
+	done < "$CQ_TMP/count"
+	lost=$(awk '/^(overrun|dropped events):/ { s += $NF } END { print s + 0 }' \
+		"$CQ_TRACE"/per_cpu/cpu*/stats)
+	[ "$lost" -eq 0 ] || cq_msg "$lost trace events lost: the counts are too low"
+}
+
+# cq_report NAME: print the lines that make the table "who uses what".
+cq_report()
+{
+	local ctx line="ctx $1:"
+
+	cq_count "$1"
+	for ctx in $CQ_CONTEXTS; do
+		[ "${CQ_N[$ctx]}" -eq 0 ] || line+=" $ctx ${CQ_N[$ctx]}"
+	done
+	cq_msg "$line"
+	for ctx in $CQ_CONTEXTS UNKNOWN; do
+		if [ $((CQ_N[$ctx] + CQ_EVENTS[$ctx] + CQ_COMP[$ctx])) -gt 0 ]; then
+			cq_msg "use $1 $ctx: cqs ${CQ_N[$ctx]} used ${CQ_USED[$ctx]} events ${CQ_EVENTS[$ctx]} reschedules ${CQ_RESCHED[$ctx]} calls ${CQ_CALLS[$ctx]} completions ${CQ_COMP[$ctx]}"
+		fi
+	done
+}
+
+# cq_expect CONTEXT...: after cq_report or cq_count, each must have had queues
+# and completions; all but DIRECT must have had events.
+cq_expect()
+{
+	local ctx rc=0
+
+	for ctx in "$@"; do
+		if [ "${CQ_USED[$ctx]}" -eq 0 ] || [ "${CQ_COMP[$ctx]}" -eq 0 ]; then
+			cq_bad "no completions in context $ctx" || rc=1
+		elif [ "$ctx" != DIRECT ] && [ "${CQ_EVENTS[$ctx]}" -eq 0 ]; then
+			cq_bad "no events in context $ctx" || rc=1
+		fi
+	done
+	# The handler of a DIRECT queue must never run.
+	if [ "${CQ_EVENTS[DIRECT]}" -ne 0 ]; then
+		cq_bad "events in context DIRECT" || rc=1
+	fi
+	return "$rc"
+}
+
+# When the device is gone, so must be all queues.
+end_all_freed()
+{
+	local ctx rc=0 sum=0
+
+	[ -n "$CQ_TRACE" ] || { cq_skip "no tracing"; return; }
+	cq_t1_down
+	cq_count all || return
+	for ctx in $CQ_CONTEXTS; do
+		cq_note "$ctx: allocated ${CQ_N[$ctx]}, freed ${CQ_FREED[$ctx]}"
+		[ "${CQ_N[$ctx]}" -eq "${CQ_FREED[$ctx]}" ] || rc=1
+		sum=$((sum + CQ_N[$ctx]))
+	done
+	[ "$rc" -eq 0 ] || { cq_bad "not all queues were freed"; return; }
+	if [ "$sum" -eq 0 ]; then
+		[ "$DEV_TYPE" = rxe ] && { cq_bad "no queue was seen"; return; }
+		cq_skip "no kernel queue was used"
+	fi
+}
+
+# The first step of a script with one device.
+t_device()
+{
+	cq_trace_on || return "$CQ_FATAL"
+	cq_mark mad
+	cq_t1_up || return "$CQ_FATAL"
+	if [ "$DEV_TYPE" = rxe ]; then
+		cq_count mad
+		[ "${CQ_N[UNBOUND_WORKQUEUE]}" -gt 0 ] ||
+			cq_bad "the MAD layer has no queue in UNBOUND_WORKQUEUE"
+	fi
+}
+
+# ---------------------------------------------------------------- data
+
+# A file of $2 KiB of noise at $1.
+cq_noise()
+{
+	dd if=/dev/urandom of="$1" bs=1k count="$2" status=none
+}
+
+cq_sum()
+{
+	sha256sum < "$1" | cut -d' ' -f1
+}
+
+# Overwrite 4 KiB in the middle of file or device $1 (offset 256 KiB).
+cq_spoil()
+{
+	cq_note "spoil $1"
+	dd if=/dev/urandom of="$1" bs=4k seek=64 count=1 conv=notrunc,fsync status=none
+}
+
+# cq_fio_verify DEVICE BLOCKSIZE SIZE SPOIL-DEVICE [OPTIONS...]: write at
+# random, then read all back and compare CRCs. Write and check are two runs,
+# so that SELFTEST_BREAK can spoil the data between them on SPOIL-DEVICE.
+cq_fio_verify()
+{
+	local dev=$1 bs=$2 size=$3 behind=$4 job sync=--end_fsync=1
+
+	shift 4
+	job=(--name=v --filename="$dev" --rw=randwrite --bs="$bs" --size="$size"
+	     --verify=crc32c --verify_fatal=1 --verify_state_save=0 --direct=1
+	     --randseed=7 --allow_file_create=0 --minimal --eta=never "$@")
+	# A flush cannot be polled for.
+	case "$*" in *hipri=1*) sync=--end_fsync=0 ;; esac
+	cq_do cq_limit 60 fio "${job[@]}" --do_verify=0 "$sync" || return
+	if [ "$SELFTEST_BREAK" = 1 ]; then
+		cq_spoil "$behind"
+	fi
+	echo 3 > /proc/sys/vm/drop_caches
+	cq_do cq_limit 60 fio "${job[@]}" --verify_only=1 || return
+	CQ_VERIFIED=$((${CQ_VERIFIED:-0} + $(numfmt --from=iec "${size^^}")))
+}
+
+# cq_mkfs_verify DEVICE KIB: file system, a file with its checksum, a second
+# mount, the checksum again.
+cq_mkfs_verify()
+{
+	local dev=$1 kib=$2 m=$CQ_TMP/mnt sum rc=0
+
+	mkdir -p "$m"
+	cq_noise "$CQ_TMP/noise" "$kib" || return
+	sum=$(cq_sum "$CQ_TMP/noise")
+	cq_do cq_limit 60 mkfs.ext4 -q -F -E nodiscard "$dev" || return
+	cq_do mount -t ext4 "$dev" "$m" || return
+	cq_do cp "$CQ_TMP/noise" "$m/file" || rc=1
+	cq_do sync -f "$m/file"
+	if [ "$SELFTEST_BREAK" = 1 ]; then
+		cq_spoil "$m/file"
+	fi
+	cq_do umount "$m" || return
+	[ "$rc" -eq 0 ] || return "$rc"
+	echo 3 > /proc/sys/vm/drop_caches
+	cq_do cq_limit 60 fsck.ext4 -fn "$dev" || return
+	cq_do mount -t ext4 -o ro "$dev" "$m" || return
+	[ "$(cq_sum "$m/file")" = "$sum" ] || { cq_bad "the checksum changed"; rc=1; }
+	cq_do umount "$m"
+	CQ_VERIFIED=$((${CQ_VERIFIED:-0} + kib * 1024))
+	return "$rc"
+}
