@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What the set-up and build scripts share: where things are, how a step is
+# shown, how a fault is told.  To be sourced.
+
+set -euo pipefail
+
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck disable=SC2034 # for the scripts that source this
+project=$(dirname "$here")
+cache=${RUST_RDMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rust-rdma}
+export RUST_RDMA_CACHE=$cache
+logs=$cache/log
+jobs=${JOBS:-$(nproc)}
+name=$(basename "$0")
+
+# The clock of the whole run, also across the scripts that a script calls.
+export RUST_RDMA_START=${RUST_RDMA_START:-$(date +%s)}
+
+elapsed() {
+	local s=$(($(date +%s) - ${1:-$RUST_RDMA_START}))
+	printf '%d:%02d' $((s / 60)) $((s % 60))
+}
+
+say() {
+	printf '[%6s] %s\n' "$(elapsed)" "$*"
+}
+
+# die TEXT CURE: one line that says what is wrong and what helps.
+die() {
+	printf '%s: error: %s; %s\n' "$name" "$1" "$2" >&2
+	exit 1
+}
+
+need_root() {
+	[ "$(id -u)" = 0 ] || die "this needs root (chroot, mounts)" "run it with sudo"
+}
+
+# How far a step is, in percent: the lines of its log against what they were
+# when it was last complete.  Sets $progress, to nothing when not known.
+step_progress() {
+	local log=$1 total=$2 n
+	progress=
+	[ -n "$total" ] && [ "$total" -gt 0 ] || return 0
+	n=$(wc -l <"$log")
+	progress=$((n * 100 / total))
+	[ $progress -lt 100 ] || progress=99
+	progress=" $progress %"
+}
+
+# step TITLE LOG CURE COMMAND...: run a long command with its output in a log.
+# $step_lines is how many lines that usually are, where that is known.
+step() {
+	local title=$1 log=$2 cure=$3 pid start status=0 wheel='|/-\' i=0
+	shift 3
+	mkdir -p "$(dirname "$log")"
+	start=$(date +%s)
+	: >"$log"
+	say "$title (log: $log)"
+	if [ -t 1 ]; then
+		"$@" >>"$log" 2>&1 </dev/null &
+		pid=$!
+		# Ctrl-C reaches the command by itself: it is in our process group.
+		while kill -0 $pid 2>/dev/null; do
+			step_progress "$log" "${step_lines:-}"
+			printf '\r[%6s] %s %s%s ' "$(elapsed)" "${wheel:i++%4:1}" "$(elapsed "$start")" "$progress"
+			sleep 0.5
+		done
+		printf '\r\033[K'
+		wait $pid || status=$?
+	else
+		"$@" >>"$log" 2>&1 </dev/null || status=$?
+	fi
+	if [ $status != 0 ]; then
+		echo "---- the last lines of $log:" >&2
+		tail -n "${step_tail:-20}" "$log" >&2
+		echo "----" >&2
+		die "$title: failed with status $status, see $log" "$cure"
+	fi
+	[ $(($(date +%s) - start)) -lt 2 ] || say "  done in $(elapsed "$start")"
+}
+
+# lock NAME: one at a time on what NAME stands for, until this script ends.
+# With a second argument 'shared' many may hold it.
+lock() {
+	local file=$cache/$1.lock fd mode=${2:-exclusive}
+	mkdir -p "$(dirname "$file")"
+	exec {fd}>>"$file"
+	if ! flock -n "--$mode" "$fd"; then
+		say "waiting for another run that uses $1 ($file)"
+		flock "--$mode" "$fd"
+	fi
+	# shellcheck disable=SC2034 # for unlock by the caller
+	lock_fd=$fd
+}
+
+unlock() {
+	exec {lock_fd}>&-
+}
+
+hash_of() {
+	cat "$@" | sha256sum | cut -c1-12
+}
+
+inroot() {
+	"$here/inroot" "$@"
+}
+
+# The kernel's make, in the root or with the host's own tools (NATIVE=1).
+# The source is always seen as the same path, so nothing depends on where it is.
+kmake() {
+	local output=$1
+	shift
+	local vars=(KBUILD_BUILD_USER=rust-rdma KBUILD_BUILD_HOST=vm "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 2026")
+	if [ -n "${NATIVE:-}" ]; then
+		make -C "$cache/src" "O=$cache/build/$output" "LLVM=${NATIVE_LLVM:-1}" "${vars[@]}" "$@"
+	else
+		inroot make -C /k/src "O=/k/build/$output" LLVM=-22 "${vars[@]}" "$@"
+	fi
+}
