@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Events and completions: the poller of every queue of the core.
+
+use super::context::{
+    BATCH_DIRECT,
+    BUDGET_SOFTIRQ,
+    BUDGET_WORKQUEUE,
+    MODERATION, //
+};
+use core::mem::MaybeUninit;
+use kernel::{
+    ffi::c_int,
+    irq_poll::{
+        IrqPoll,
+        Run,
+        Verdict, //
+    },
+    rdma::{
+        cq::{
+            Armed,
+            Cq,
+            CqWork,
+            Moderation,
+            NotifyFlags,
+            Polled,
+            Poller,
+            WcSlot,
+            WorkRun, //
+        },
+        trace, //
+    },
+    warn_once,
+};
+
+/// Needed by `warn_once!`.
+const __LOG_PREFIX: &[u8] = super::__LOG_PREFIX;
+
+/// Handles up to `budget` completions, fetched as many at a time as `slots` has room for.
+///
+/// A negative budget is no limit. Returns how many completions there were; fewer than the budget
+/// means that the queue was found empty.
+#[inline(always)]
+fn process(cq: &Cq, budget: c_int, slots: &mut [WcSlot]) -> c_int {
+    let batch = slots.len();
+    let mut completed: c_int = 0;
+
+    trace::process(cq);
+    loop {
+        // Without a limit this is a number larger than any batch.
+        let left = budget.wrapping_sub(completed) as u32 as usize;
+        let found = cq.poll(&mut slots[..batch.min(left)]);
+        let n = found.len();
+        if n == 0 {
+            break;
+        }
+        found.dispatch(cq);
+
+        completed = completed.wrapping_add(n as c_int);
+        if n != batch || (budget >= 0 && completed >= budget) {
+            break;
+        }
+    }
+    completed
+}
+
+/// See [`ib_process_cq_direct`](super::ib_process_cq_direct).
+pub(super) fn process_direct(cq: &Cq, budget: c_int) -> c_int {
+    let mut slots: [WcSlot; BATCH_DIRECT] = [const { MaybeUninit::uninit() }; BATCH_DIRECT];
+
+    process(cq, budget, &mut slots)
+}
+
+/// What the core does with events and completions.
+pub(super) struct CorePoller;
+
+impl Poller for CorePoller {
+    const SOFTIRQ_BUDGET: i32 = BUDGET_SOFTIRQ;
+    const MODERATION: &'static [Moderation] = MODERATION;
+
+    fn event_direct(cq: &Cq) {
+        warn_once!(
+            true,
+            "got unsolicited completion for CQ {:p}\n",
+            cq.as_raw()
+        );
+    }
+
+    #[inline(always)]
+    fn event_softirq(cq: &Cq, poller: &IrqPoll<Polled<Self>>) {
+        trace::schedule(cq);
+        poller.sched();
+    }
+
+    #[inline(always)]
+    fn event_workqueue(cq: &Cq, work: CqWork<Self>) {
+        trace::schedule(cq);
+        work.queue();
+    }
+
+    #[inline(always)]
+    fn poll_softirq(cq: &Polled<Self>, mut run: Run<'_>) -> Verdict {
+        let budget = run.budget();
+        let completed = process(cq, budget, cq.slots(&mut run));
+        // While the run is ours nobody else feeds the algorithm.
+        cq.moderate(&mut run, completed);
+
+        if completed >= budget {
+            return run.exhausted();
+        }
+
+        let tail = run.complete(completed);
+        // An event from here on schedules the next run, on any CPU. A completion that came before
+        // the queue was armed makes no event, but the device tells.
+        if cq.req_notify(NotifyFlags::NEXT_COMP_OR_MISSED) == Armed::Missed {
+            trace::reschedule(cq);
+            cq.irq_poll(&tail).sched();
+        }
+        tail
+    }
+
+    #[inline(always)]
+    fn poll_work(cq: &Polled<Self>, mut run: WorkRun<'_>) {
+        let completed = process(cq, BUDGET_WORKQUEUE, cq.slots_work(&mut run));
+
+        if completed >= BUDGET_WORKQUEUE
+            || cq.req_notify(NotifyFlags::NEXT_COMP_OR_MISSED) == Armed::Missed
+        {
+            run.again(cq);
+        } else {
+            cq.moderate_work(&mut run, completed);
+        }
+    }
+}
