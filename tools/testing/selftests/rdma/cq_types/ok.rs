@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The right order compiles: without this the others would prove nothing.
+// expect: ok
+
+use kernel::{
+    prelude::*,
+    rdma::cq::{
+        Allocated,
+        Live,
+        Poller, //
+    },
+};
+
+/// A queue with events is armed after it is published.
+pub fn evented<P: Poller>(queue: Allocated) -> Result<Live<P>> {
+    Ok(queue.set_softirq().publish()?.arm())
+}
+
+/// A queue without events is not.
+pub fn direct<P: Poller>(queue: Allocated) -> Result<Live<P>> {
+    Ok(queue.set_direct().publish()?.unarmed())
+}
