@@ -160,9 +160,7 @@ macro_rules! impl_has_irq_poll {
         // inverses of each other.
         unsafe impl $crate::irq_poll::HasIrqPoll for $self {
             #[inline]
-            unsafe fn raw_get_irq_poll(
-                ptr: *mut Self,
-            ) -> *mut $crate::irq_poll::IrqPoll<Self> {
+            unsafe fn raw_get_irq_poll(ptr: *mut Self) -> *mut $crate::irq_poll::IrqPoll<Self> {
                 // SAFETY: The caller promises that `ptr` is valid.
                 unsafe { &raw mut (*ptr).$field }
             }

@@ -112,9 +112,7 @@ impl PollContext {
             bindings::ib_poll_context_IB_POLL_DIRECT => Ok(Self::Direct),
             bindings::ib_poll_context_IB_POLL_SOFTIRQ => Ok(Self::Softirq),
             bindings::ib_poll_context_IB_POLL_WORKQUEUE => Ok(Self::Workqueue(Wq::Bound)),
-            bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE => {
-                Ok(Self::Workqueue(Wq::Unbound))
-            }
+            bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE => Ok(Self::Workqueue(Wq::Unbound)),
             _ => Err(EINVAL),
         }
     }

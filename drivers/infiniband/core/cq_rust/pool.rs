@@ -32,8 +32,7 @@ use kernel::{
         Atomic,
         Relaxed, //
     },
-    warn_on,
-    warn_on_once,
+    warn_on, warn_on_once,
 };
 
 /// Needed by `pr_warn!`.

@@ -203,9 +203,7 @@ impl Allocated {
         //
         // SAFETY: A function pointer that may be null has the layout of a pointer, and the field
         // is valid.
-        let slot = unsafe {
-            Atomic::<*mut c_void>::from_ptr((&raw mut (*cq).comp_handler).cast())
-        };
+        let slot = unsafe { Atomic::<*mut c_void>::from_ptr((&raw mut (*cq).comp_handler).cast()) };
         slot.store(
             handler.map_or(core::ptr::null_mut(), |h| h as *mut c_void),
             Release,
@@ -300,9 +298,7 @@ impl<K, P: Poller> Initialised<K, P> {
         })?;
 
         let Initialised {
-            handler,
-            mut queue,
-            ..
+            handler, mut queue, ..
         } = self;
         queue.tracker.add();
         let hw = Hardware {

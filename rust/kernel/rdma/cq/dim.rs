@@ -116,9 +116,8 @@ impl<P: Poller> WorkItem for DimWork<P> {
 #[inline]
 pub(super) unsafe fn enable<P: Poller>(cq: *mut bindings::ib_cq, ctx: PollContext) {
     // SAFETY: The caller promises that `cq` is valid.
-    let wanted = unsafe {
-        (*(*cq).device).ops.modify_cq.is_some() && (*(*cq).device).use_cq_dim() != 0
-    };
+    let wanted =
+        unsafe { (*(*cq).device).ops.modify_cq.is_some() && (*(*cq).device).use_cq_dim() != 0 };
     if !wanted || ctx == PollContext::Direct {
         return;
     }
@@ -196,4 +195,3 @@ pub(super) unsafe fn update(cq: *mut bindings::ib_cq, completions: i32) {
         }
     }
 }
-

@@ -390,9 +390,8 @@ pub(super) unsafe fn quiesce<P: Poller>(cq: *mut bindings::ib_cq, ctx: PollConte
         }
         PollContext::Workqueue(_) => {
             // SAFETY: `init()` has initialised the work item.
-            let work = unsafe {
-                &*(&raw const (*cq).__bindgen_anon_1.work).cast::<Work<Polled<P>>>()
-            };
+            let work =
+                unsafe { &*(&raw const (*cq).__bindgen_anon_1.work).cast::<Work<Polled<P>>>() };
             work.disable_sync();
         }
     }
@@ -423,10 +422,7 @@ unsafe extern "C" fn handler_softirq<P: Poller>(cq: *mut bindings::ib_cq, _conte
 /// # Safety
 ///
 /// As [`handler_direct`].
-unsafe extern "C" fn handler_workqueue<P: Poller>(
-    cq: *mut bindings::ib_cq,
-    _context: *mut c_void,
-) {
+unsafe extern "C" fn handler_workqueue<P: Poller>(cq: *mut bindings::ib_cq, _context: *mut c_void) {
     // SAFETY: As in `handler_softirq()`.
     P::event_workqueue(unsafe { Cq::from_raw(cq) }, CqWork::of(cq));
 }
