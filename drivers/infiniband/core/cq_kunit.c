@@ -5,7 +5,7 @@
  * The suites run when the module is loaded and kunit.enable=1 is on the command
  * line of the kernel. The C and the Rust implementation must both pass them; what
  * the C one does not pass is listed in
- * tools/testing/selftests/rdma/cq_expected_on_c.txt.
+ * tools/testing/selftests/rdma/cq_kunit_c.xfail.
  */
 #include <linux/module.h>
 

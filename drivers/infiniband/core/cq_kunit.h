@@ -167,6 +167,8 @@ static inline bool cqk_is_wq(enum ib_poll_context ctx)
 /* True if ib_core's CQ code is the Rust one. */
 bool cqk_core_is_rust(void);
 
+void cqk_skip_chance(struct kunit *test);
+
 /* Rounds of a stress test on this kernel. */
 int cqk_rounds(int n);
 

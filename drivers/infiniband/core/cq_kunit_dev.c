@@ -9,6 +9,7 @@
  */
 #include <linux/delay.h>
 #include <linux/fs.h>
+#include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
@@ -35,6 +36,23 @@ bool cqk_core_is_rust(void)
 		filp_close(file, NULL);
 	}
 	return rust;
+}
+
+static bool cqk_chance;
+module_param_named(chance, cqk_chance, bool, 0444);
+MODULE_PARM_DESC(chance, "Run also what the C core fails by chance");
+
+/**
+ * cqk_skip_chance - leave out a stress test with the C core
+ * @test: the test
+ *
+ * Whether it passes there depends on chance. The defects that make it fail have
+ * cases of their own, which show them each time.
+ */
+void cqk_skip_chance(struct kunit *test)
+{
+	if (!cqk_core_is_rust() && !cqk_chance)
+		kunit_skip(test, "the C core fails here by chance; chance=1 tries");
 }
 
 int cqk_rounds(int n)

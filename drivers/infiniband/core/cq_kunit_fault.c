@@ -263,7 +263,9 @@ struct kunit_suite cqk_fault_suite = {
 };
 
 /*
- * The debugfs file: write "OPERATION CONTEXT", read what became of it.
+ * The debugfs file: write "OPERATION CONTEXT", read what became of it. That is the
+ * same two words, 0 or the error, and whether an allocation failed ("failed"), the
+ * operation does not have so many ("passed"), or fail-nth was not set ("unarmed").
  */
 
 static DEFINE_MUTEX(cqk_fault_mutex);
@@ -288,6 +290,7 @@ static ssize_t cqk_fault_write(struct file *file, const char __user *ubuf,
 	unsigned int nth = cqk_fail_nth_swap(0);
 	const struct cqk_fault_param *param;
 	char buf[48], op[16], ctx[24];
+	bool armed = nth;
 	int ret;
 
 	if (len >= sizeof(buf) || copy_from_user(buf, ubuf, len))
@@ -301,7 +304,8 @@ static ssize_t cqk_fault_write(struct file *file, const char __user *ubuf,
 
 	mutex_lock(&cqk_fault_mutex);
 	ret = cqk_fault_run(param->op, param->ctx.ctx, &nth);
-	snprintf(cqk_fault_result, sizeof(cqk_fault_result), "%s %s %d\n", op, ctx, ret);
+	snprintf(cqk_fault_result, sizeof(cqk_fault_result), "%s %s %d %s\n", op, ctx, ret,
+		 !armed ? "unarmed" : nth ? "passed" : "failed");
 	mutex_unlock(&cqk_fault_mutex);
 
 	cqk_fail_nth_swap(nth);

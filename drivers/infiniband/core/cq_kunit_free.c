@@ -76,6 +76,7 @@ struct cqk_flood *cqk_flood_start(struct kunit *test, struct cqk_dev *dev)
 	struct cqk_flood *flood;
 	int cpu = cqk_other_cpu();
 
+	cqk_skip_chance(test);
 	if (cpu >= nr_cpu_ids)
 		kunit_skip(test, "needs two CPUs");
 
@@ -410,6 +411,8 @@ static void cqk_free_after_drain(struct kunit *test)
 	struct cqk_cq *cq;
 	int cpu;
 
+	if (cqk_param(test) == IB_POLL_SOFTIRQ)
+		cqk_skip_chance(test);
 	for (i = 0; i < rounds; i++) {
 		cq = cqk_alloc(test);
 		cpu = cqk_other_cpu();
