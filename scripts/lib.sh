@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
+# shellcheck disable=SC2034 # most is for the scripts that source this
 #
 # What the set-up and build scripts share: where things are, how a step is
 # shown, how a fault is told.  To be sourced.
@@ -7,7 +8,6 @@
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-# shellcheck disable=SC2034 # for the scripts that source this
 project=$(dirname "$here")
 cache=${RUST_RDMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rust-rdma}
 export RUST_RDMA_CACHE=$cache
@@ -52,7 +52,7 @@ step_progress() {
 # step TITLE LOG CURE COMMAND...: run a long command with its output in a log.
 # $step_lines is how many lines that usually are, where that is known.
 step() {
-	local title=$1 log=$2 cure=$3 pid start status=0 wheel='|/-\' i=0
+	local title=$1 log=$2 cure=$3 pid start status=0 wheel='|/-\\|' i=0
 	shift 3
 	mkdir -p "$(dirname "$log")"
 	start=$(date +%s)
@@ -64,7 +64,8 @@ step() {
 		# Ctrl-C reaches the command by itself: it is in our process group.
 		while kill -0 $pid 2>/dev/null; do
 			step_progress "$log" "${step_lines:-}"
-			printf '\r[%6s] %s %s%s ' "$(elapsed)" "${wheel:i++%4:1}" "$(elapsed "$start")" "$progress"
+			printf '\r[%6s] %s %s%s ' "$(elapsed)" "${wheel:i++ % 4:1}" \
+				"$(elapsed "$start")" "$progress"
 			sleep 0.5
 		done
 		printf '\r\033[K'
@@ -91,7 +92,6 @@ lock() {
 		say "waiting for another run that uses $1 ($file)"
 		flock "--$mode" "$fd"
 	fi
-	# shellcheck disable=SC2034 # for unlock by the caller
 	lock_fd=$fd
 }
 
@@ -112,9 +112,12 @@ inroot() {
 kmake() {
 	local output=$1
 	shift
-	local vars=(KBUILD_BUILD_USER=rust-rdma KBUILD_BUILD_HOST=vm "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 2026")
+	# Always the same, or each build would have something new to link.
+	local vars=(KBUILD_BUILD_USER=rust-rdma KBUILD_BUILD_HOST=vm
+		"KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 2026")
 	if [ -n "${NATIVE:-}" ]; then
-		make -C "$cache/src" "O=$cache/build/$output" "LLVM=${NATIVE_LLVM:-1}" "${vars[@]}" "$@"
+		make -C "$cache/src" "O=$cache/build/$output" "LLVM=${NATIVE_LLVM:-1}" \
+			"${vars[@]}" "$@"
 	else
 		inroot make -C /k/src "O=/k/build/$output" LLVM=-22 "${vars[@]}" "$@"
 	fi

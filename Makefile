@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The front door.  This is no kernel Makefile: in a tree of your own you say
+# scripts/integrate KERNEL_TREE, and then the kernel's make as ever.
+
+# What the targets may be told; see "make help".
+KERNEL ?= release
+CORE ?= rust
+export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE
+
+.DEFAULT_GOAL := help
+.PHONY: help run check build build-release build-debug shell integrate bench-cq clean distclean
+
+help:
+	@echo 'From a fresh clone, as root on Debian 12 or 13:'
+	@echo '  make run            boot a VM, move RDMA data over the Rust CQ code, show what happened'
+	@echo '  make check          run all test suites; results in results/'
+	@echo '  make check-SUITE    one suite:'
+	@scripts/check --list | sed 's/^/                        /'
+	@echo '  make shell          a prompt in the VM (KERNEL=debug, CORE=c)'
+	@echo '  make bench-cq       speed of the Rust CQ code against the C code'
+	@echo '  make build          build root, source, both kernels (build-release, build-debug: one)'
+	@echo '  make integrate KDIR=TREE   lay the project over a 7.3 kernel tree of your own'
+	@echo '  make clean          remove results/'
+	@echo '  make distclean      remove the cache too (build root, source, kernels)'
+	@echo
+	@echo 'Each builds what is missing.  Variables:'
+	@echo '  RUST_RDMA_CACHE=DIR the cache; default $${XDG_CACHE_HOME:-~/.cache}/rust-rdma'
+	@echo '  JOBS=N              jobs of a build; default: the number of CPUs'
+	@echo '  NATIVE=1            build with the compilers of this machine'
+	@echo '  KERNEL_TARBALL=FILE a linux-7.3.y tarball instead of the Debian package'
+	@echo '  scripts/vm run --help: run a command of your own in the VM'
+
+run:
+	@scripts/demo
+
+check:
+	@scripts/check
+
+check-%:
+	@scripts/check $*
+
+build:
+	@scripts/build
+
+build-release build-debug: build-%:
+	@scripts/build $*
+
+shell:
+	@scripts/build $(KERNEL)
+	@scripts/vm shell --kernel $(KERNEL) --core $(CORE)
+
+bench-cq:
+	@scripts/bench-cq
+
+integrate:
+	@test -n "$(KDIR)" || { echo 'make integrate: error: KDIR is not set; say make integrate KDIR=KERNEL_TREE' >&2; exit 2; }
+	@scripts/integrate "$(KDIR)"
+
+clean:
+	rm -rf results
+	find scripts -name __pycache__ -exec rm -rf {} +
+
+distclean: clean
+	@scripts/distclean
