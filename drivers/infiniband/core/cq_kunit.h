@@ -88,6 +88,7 @@ struct cqk_dev {
 	int pre_destroy_err;
 	int destroy_err;
 	int poll_err;			/* poll_cq of an empty CQ. */
+	int poll_lie;			/* Added to what poll_cq returns. */
 	u64 null_cqe_seq;		/* This CQE has no wr_cqe ... */
 	enum ib_wc_status null_cqe_status;	/* ... and this status. */
 

@@ -341,6 +341,8 @@ static int cqk_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 	cq->polled += n;
 	if (!n && dev->poll_err)
 		n = dev->poll_err;
+	if (n > 0)
+		n += dev->poll_lie;
 	spin_unlock_irqrestore(&cq->lock, flags);
 
 	cqk_leave(cq);
