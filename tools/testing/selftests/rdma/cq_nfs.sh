@@ -12,12 +12,6 @@ NFSD=/proc/fs/nfsd
 PIPEFS=/var/lib/nfs/rpc_pipefs
 KIB=4096
 
-nfs_daemon()
-{
-	"$@" >> "$CQ_LOG" 2>&1 &
-	cq_defer "kill $! 2>/dev/null; wait $! 2>/dev/null"
-}
-
 t_server()
 {
 	cq_mark nfs
@@ -46,9 +40,9 @@ t_server()
 	cq_put 10 "$NFSD/nfsv4leasetime"
 	cq_put 10 "$NFSD/nfsv4gracetime"
 	if command -v nfsdcld > /dev/null; then
-		nfs_daemon nfsdcld -F -p "$PIPEFS/nfsd" -s /var/lib/nfs/nfsdcld
+		cq_daemon nfsdcld -F -p "$PIPEFS" -s /var/lib/nfs/nfsdcld
 	fi
-	nfs_daemon rpc.mountd -F -N 3 -V 4
+	cq_daemon rpc.mountd -F -N 3 -V 4
 	cq_do exportfs -i -o rw,no_root_squash,fsid=0,insecure,no_subtree_check \
 		"$CQ_IP:$CQ_TMP/export" || return "$CQ_FATAL"
 	cq_defer "exportfs -f"

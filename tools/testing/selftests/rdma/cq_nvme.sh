@@ -23,23 +23,23 @@ t_connect()
 
 t_fio_4k()
 {
-	cq_fio_verify "$NVME_DEV" 4k 4m "$NULL_DEV" --ioengine=libaio --iodepth=16
+	cq_fio_verify "$NVME_DEV" 4k 2m "$NULL_DEV" --ioengine=libaio --iodepth=16
 }
 
 t_fio_128k()
 {
-	cq_fio_verify "$NVME_DEV" 128k 16m "$NULL_DEV" --ioengine=libaio --iodepth=4
+	cq_fio_verify "$NVME_DEV" 128k 8m "$NULL_DEV" --ioengine=libaio --iodepth=4
 }
 
 t_polled()
 {
-	cq_nvme_polled 2m
+	cq_nvme_polled 512k
 }
 
 # What is written by polled requests must be what is read.
 t_polled_verify()
 {
-	cq_fio_verify "$NVME_DEV" 4k 1m "$NULL_DEV" --ioengine=io_uring --hipri=1 --iodepth=4
+	cq_fio_verify "$NVME_DEV" 4k 512k "$NULL_DEV" --ioengine=io_uring --hipri=1 --iodepth=4
 }
 
 t_mkfs()
