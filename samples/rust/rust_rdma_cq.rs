@@ -515,9 +515,13 @@ impl Session {
     /// Waits until some requests are back.
     fn wait(&self, back: &mut Returned) -> Result<(), Stop> {
         let start = Instant::<Monotonic>::now();
-        while self.mailbox.take(back).map(|()| back.is_empty())? {
+        loop {
             if self.removed.load(Relaxed) {
                 return Err(Stop::Removed);
+            }
+            self.mailbox.take(back)?;
+            if !back.is_empty() {
+                return Ok(());
             }
             if self.plan.ctx == PollContext::Direct {
                 // Nobody tells us, this is the point of it.
@@ -531,7 +535,6 @@ impl Session {
                 return Err(ETIMEDOUT.into());
             }
         }
-        Ok(())
     }
 
     /// Sleeps until there is something to look at. Returns whether that was in time.
@@ -610,6 +613,10 @@ impl Client for Loopback {
         drop(session);
         let flushed = mailbox.inner.lock().flushed;
         dev_info!(**dev, "rust_rdma_cq: removed, {flushed} requests flushed\n");
+    }
+
+    fn rename(dev: &Arc<ClientDevice>, _session: &Arc<Session>) {
+        dev_info!(**dev, "rust_rdma_cq: renamed\n");
     }
 }
 
