@@ -242,6 +242,24 @@ macro_rules! impl_rdma_client {
 /// # Invariants
 ///
 /// The client in `T::storage()` is registered.
+///
+/// # Examples
+///
+/// Not built, since `ib_core` may be a module and this crate is not:
+///
+/// ```ignore
+/// struct CounterModule {
+///     _registration: Registration<Counter>,
+/// }
+///
+/// impl kernel::Module for CounterModule {
+///     fn init(_module: &'static ThisModule) -> Result<Self> {
+///         Ok(Self {
+///             _registration: Registration::new()?,
+///         })
+///     }
+/// }
+/// ```
 pub struct Registration<T: HasStorage>(PhantomData<T>);
 
 impl<T: HasStorage> Registration<T> {

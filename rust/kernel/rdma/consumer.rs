@@ -38,7 +38,7 @@ use core::ptr::NonNull;
 /// # Invariants
 ///
 /// - `cq` is a completion queue on `dev` in context `ctx` that is ours to free.
-/// - `free` is the number of entries that no [`Entries`] has, except for a moment while somebody
+/// - `free` is the number of entries that no queue pair has, except for a moment while somebody
 ///   finds out that there are not enough.
 ///
 /// # Examples
