@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel-free part of `rrxe` in user space.
+//!
+//! Nothing is here but the list of modules and the tests that need a host: the modules are the
+//! files of the driver itself. The kernel names them `crate::wire` and so on; the glob import
+//! below makes that path right here as well.
+
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(test), allow(dead_code, unused_imports))]
+
+#[path = "../../../../drivers/infiniband/sw/rrxe"]
+mod driver {
+    pub(crate) mod icrc;
+    pub(crate) mod opcode;
+    pub(crate) mod packet;
+    pub(crate) mod psn;
+    pub(crate) mod wire;
+}
+
+pub(crate) use driver::*;
