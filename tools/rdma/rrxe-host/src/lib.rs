@@ -7,15 +7,20 @@
 //! below makes that path right here as well.
 
 #![cfg_attr(not(test), no_std)]
-#![cfg_attr(not(test), allow(dead_code, unused_imports))]
+// Much of it has its user in the kernel.
+#![allow(dead_code, unused_imports)]
 
 #[path = "../../../../drivers/infiniband/sw/rrxe"]
 mod driver {
+    pub(crate) mod abi;
     pub(crate) mod icrc;
     pub(crate) mod opcode;
     pub(crate) mod packet;
     pub(crate) mod psn;
+    pub(crate) mod ring;
+    pub(crate) mod wc;
     pub(crate) mod wire;
+    pub(crate) mod wqe;
 }
 
 pub(crate) use driver::*;
