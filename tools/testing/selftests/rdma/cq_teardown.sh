@@ -66,8 +66,10 @@ t_res_show()
 	) &
 	pid=$!
 	for i in $(seq "$((LOOPS / 2))"); do
-		cq_t1_down && cq_t1_up || { rc=1; break; }
-		cq_rping 5 1000 || { rc=1; break; }
+		if ! cq_t1_down || ! cq_t1_up || ! cq_rping 5 1000; then
+			rc=1
+			break
+		fi
 	done
 	touch "$CQ_TMP/stop"
 	wait "$pid"
@@ -143,7 +145,10 @@ t_unload_driver()
 {
 	local m=rdma_rxe rc=0
 
-	[ "$DEV_TYPE" = rxe ] || m=siw
+	if [ "$DEV_TYPE" = siw ]; then
+		cq_skip "siw then keeps references to its network device, with any core"
+		return
+	fi
 	cq_nvme_target_up 64 || return
 	cq_nvme_connect -i 2 --ctrl-loss-tmo=5 --reconnect-delay=1 || return
 	cq_fio_verify "$NVME_DEV" 4k 256k "$NULL_DEV" --ioengine=libaio --iodepth=4 || rc=1

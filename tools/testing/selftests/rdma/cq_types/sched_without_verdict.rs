@@ -8,6 +8,6 @@ use kernel::irq_poll::{
 };
 
 /// Forgets the run.
-pub fn poll(run: Run<'_>) -> Verdict {
+pub fn poll<'a>(run: Run<'a>) -> Verdict<'a> {
     run.budget()
 }

@@ -4,20 +4,18 @@
 // expect: E0505 cannot move out of `run` because it is borrowed
 
 use kernel::{
-    irq_poll::{
-        Run,
-        Verdict, //
-    },
+    irq_poll::Verdict,
     rdma::cq::{
-        Polled,
-        Poller, //
+        Poller,
+        SoftirqRun, //
     },
 };
 
 /// Polls in the tail.
-pub fn poll<P: Poller>(cq: &Polled<P>, mut run: Run<'_>) -> Verdict {
-    let slots = cq.slots(&mut run);
-    let verdict = run.complete(0);
+pub fn poll<'a, P: Poller>(mut run: SoftirqRun<'a, P>) -> Verdict<'a> {
+    let cq = run.cq();
+    let slots = run.slots();
+    let tail = run.complete(0);
     let _ = cq.poll(slots);
-    verdict
+    tail.end()
 }
