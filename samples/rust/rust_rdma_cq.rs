@@ -156,8 +156,16 @@ struct Plan {
 
 impl Plan {
     fn from_parameters() -> Result<Self> {
-        let ctx = PollContext::from_raw(module_parameters::poll_ctx.value())
-            .inspect_err(|_| pr_err!("poll_ctx must be 0, 1, 2 or 3\n"))?;
+        let ctx = match module_parameters::poll_ctx.value() {
+            0 => PollContext::Direct,
+            1 => PollContext::Softirq,
+            2 => PollContext::Workqueue(Wq::Bound),
+            3 => PollContext::Workqueue(Wq::Unbound),
+            _ => {
+                pr_err!("poll_ctx must be 0, 1, 2 or 3\n");
+                return Err(EINVAL);
+            }
+        };
         let completions = module_parameters::completions.value();
         if completions == 0 {
             pr_err!("completions must not be 0\n");
@@ -602,7 +610,7 @@ impl Client for Loopback {
         let session = Session::new(dev, plan, &port, &gid)
             .inspect_err(|e| dev_err!(**dev, "rust_rdma_cq: no session: {e:?}\n"))?;
         // It cannot be queued yet.
-        let _ = workqueue::system_unbound().enqueue(session.clone());
+        let _ = workqueue::system_long().enqueue(session.clone());
         Ok(session)
     }
 
