@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/cpumask.h>
+#include <linux/kmemleak.h>
 #include <linux/list.h>
 #include <rdma/ib_verbs.h>
 
@@ -67,4 +68,9 @@ __rust_helper bool rust_helper_rdma_protocol_roce(const struct ib_device *device
 __rust_helper bool rust_helper_rdma_protocol_iwarp(const struct ib_device *device, u32 port_num)
 {
 	return rdma_protocol_iwarp(device, port_num);
+}
+
+__rust_helper void rust_helper_kmemleak_not_leak(const void *ptr)
+{
+	kmemleak_not_leak(ptr);
 }

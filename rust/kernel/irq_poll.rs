@@ -58,13 +58,14 @@
 //! }
 //!
 //! impl_has_irq_poll! {
-//!     impl HasIrqPoll for Device { self.iop }
+//!     // SAFETY: A `Device` is boxed and pinned, and disabled before it is dropped.
+//!     unsafe impl HasIrqPoll for Device { self.iop }
 //! }
 //!
 //! impl irq_poll::Operations for Device {
 //!     const WEIGHT: i32 = 4;
 //!
-//!     fn poll(&self, run: Run<'_>) -> Verdict {
+//!     fn poll<'a>(&'a self, run: Run<'a>) -> Verdict<'a> {
 //!         let todo = self.waiting.load(Relaxed).min(run.budget());
 //!         let left = self.waiting.fetch_sub(todo, Relaxed) - todo;
 //!
@@ -108,7 +109,7 @@ use crate::{
 use core::marker::PhantomData;
 
 /// What a type that is polled in softirq context does.
-pub trait Operations: HasIrqPoll {
+pub trait Operations: HasIrqPoll + Sync {
     /// The budget of one call of [`poll`](Operations::poll), in events. It must be positive.
     const WEIGHT: i32;
 
@@ -119,7 +120,7 @@ pub trait Operations: HasIrqPoll {
     /// Softirq, interrupts enabled, no lock held. May not sleep. Not called twice at a time for
     /// one object, except that the tail of a call (the part after [`Run::complete`]) can overlap
     /// with the next call on another CPU.
-    fn poll(&self, run: Run<'_>) -> Verdict;
+    fn poll<'a>(&'a self, run: Run<'a>) -> Verdict<'a>;
 }
 
 /// Declares that a type contains an [`IrqPoll`] for itself.
@@ -151,13 +152,13 @@ pub unsafe trait HasIrqPoll: Sized {
 
 /// Implements [`HasIrqPoll`] for a type with a field of type [`IrqPoll`].
 ///
-/// The rule of [`HasIrqPoll`] about dropping remains with the user of the macro: call
-/// [`IrqPoll::disable_and_wait`] before the object goes away.
+/// The rule of [`HasIrqPoll`] about pinning and dropping is for the user of the macro to keep,
+/// who therefore writes `unsafe`: call [`IrqPoll::disable_and_wait`] before the object goes away.
 #[macro_export]
 macro_rules! impl_has_irq_poll {
-    (impl HasIrqPoll for $self:ty { self.$field:ident }) => {
+    (unsafe impl HasIrqPoll for $self:ty { self.$field:ident }) => {
         // SAFETY: Both functions compile only if the field has the right type, and they are
-        // inverses of each other.
+        // inverses of each other. The user of the macro promises the rest.
         unsafe impl $crate::irq_poll::HasIrqPoll for $self {
             #[inline]
             unsafe fn raw_get_irq_poll(ptr: *mut Self) -> *mut $crate::irq_poll::IrqPoll<Self> {
@@ -183,7 +184,7 @@ pub use impl_has_irq_poll;
 ///
 /// # Invariants
 ///
-/// The C object is initialised with [`poll_callback::<T>`] and a positive weight.
+/// The C object is initialised with the callback for `T` and a positive weight.
 #[pin_data]
 #[repr(transparent)]
 pub struct IrqPoll<T: HasIrqPoll> {
@@ -252,7 +253,7 @@ impl<T: HasIrqPoll> IrqPoll<T> {
     ///
     /// # Context
     ///
-    /// Process context, may sleep. Must be called once at most.
+    /// Process context, may sleep. Must be called once at most: a second call waits for ever.
     #[doc(alias = "irq_poll_disable")]
     #[inline]
     pub fn disable(&self) {
@@ -267,12 +268,17 @@ impl<T: HasIrqPoll> IrqPoll<T> {
     /// # Context
     ///
     /// Process context, may sleep. Must be called once at most.
+    // Litmus: RCU+tail-grace
     pub fn disable_and_wait(&self) {
         self.disable();
         // The tail is part of a softirq handler, which is a read-side section for RCU.
         rcu::synchronize_rcu();
     }
 }
+
+/// Tells the runs of different calls apart: it is invariant in `'a`, so a [`Run`] and a [`Verdict`]
+/// of one call do not fit another.
+type Brand<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
 /// The right to run [`Operations::poll`] once.
 ///
@@ -282,10 +288,10 @@ impl<T: HasIrqPoll> IrqPoll<T> {
 pub struct Run<'a> {
     iop: *mut bindings::irq_poll,
     budget: i32,
-    _p: PhantomData<&'a Opaque<bindings::irq_poll>>,
+    brand: Brand<'a>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     /// The number of events that this run may handle.
     #[inline]
     pub fn budget(&self) -> i32 {
@@ -297,24 +303,25 @@ impl Run<'_> {
     /// `handled` is the number of events that were handled. Less than the budget is reported to
     /// the C side even if `handled` says something else, since it takes a full budget as a request
     /// for another round.
+    // Litmus: MP+complete-arm+rmw
     #[doc(alias = "irq_poll_complete")]
     #[inline]
-    pub fn complete(self, handled: i32) -> Verdict {
+    pub fn complete(self, handled: i32) -> Verdict<'a> {
         // SAFETY: By the type invariant `iop` is initialised and ours to complete.
         unsafe { bindings::irq_poll_complete(self.iop) };
-        Verdict(handled.min(self.budget - 1))
+        Verdict(handled.min(self.budget - 1), self.brand)
     }
 
     /// Asks for another round: the budget is used up.
     #[inline]
-    pub fn exhausted(self) -> Verdict {
-        Verdict(self.budget)
+    pub fn exhausted(self) -> Verdict<'a> {
+        Verdict(self.budget, self.brand)
     }
 }
 
 /// What became of a [`Run`].
 #[must_use = "a poll function has to return it"]
-pub struct Verdict(i32);
+pub struct Verdict<'a>(i32, Brand<'a>);
 
 /// The poll function that C calls.
 ///
@@ -332,7 +339,7 @@ unsafe extern "C" fn poll_callback<T: Operations>(
     let run = Run {
         iop,
         budget,
-        _p: PhantomData,
+        brand: PhantomData,
     };
     T::poll(this, run).0
 }

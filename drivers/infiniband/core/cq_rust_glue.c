@@ -12,7 +12,7 @@
 
 #include "cq_rust_glue.h"
 
-/* Protects the set of live completion queues, see cq_rust/live.rs. */
+/* Protects the set of live completion queues, see rust/kernel/rdma/cq/live.rs. */
 DEFINE_SPINLOCK(ib_cq_live_lock);
 
 /* The parameter only tells which implementation runs; it cannot choose one. */

@@ -38,7 +38,13 @@ macro_rules! warn_on_once {
             const ONCE_FLAGS: u32 = $crate::bindings::BUGFLAG_ONCE
                 | $crate::bug::bugflag_taint($crate::bindings::TAINT_WARN);
 
-            $crate::warn_flags!(ONCE_STR, ONCE_FLAGS);
+            // Where a warning has no entry in the bug table nothing remembers it.
+            #[cfg(any(CONFIG_UML, CONFIG_LOONGARCH, CONFIG_ARM))]
+            $crate::do_once_lite! { $crate::warn_flags!(ONCE_STR, ONCE_FLAGS); };
+            #[cfg(not(any(CONFIG_UML, CONFIG_LOONGARCH, CONFIG_ARM)))]
+            {
+                $crate::warn_flags!(ONCE_STR, ONCE_FLAGS);
+            }
         }
         cond
     }};

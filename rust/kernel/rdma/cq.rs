@@ -14,12 +14,14 @@
 //! | step | what it does | pairs with |
 //! | --- | --- | --- |
 //! | [`Allocated`] | memory, device, context, buffer for completions, tracker | |
-//! | [`Initialised`] | all that the handler touches: `irq_poll` or work item, work queue, moderation; *then* `comp_handler` by a store-release | the load-acquire of `comp_handler` in the device's event path |
+//! | [`Initialised`] | all that the handlers touch: `irq_poll` or work item, work queue, moderation; *then* `comp_handler` by a store-release | the load-acquire of `comp_handler` in the device's event path |
 //! | [`Published`] | `ops.create_cq()`: the device publishes the number of the CQ | the device's own look-up |
-//! | [`Live`] | `ops.req_notify_cq()`: events may come from now on | the device's arm/notify protocol |
+//! | [`Live`] | the handler that polls, by a store-release; `ops.req_notify_cq()`: events may come from now on | the device's arm/notify protocol |
 //!
 //! An event before arming, a stale one for a number that was used before or one that a hostile
-//! device makes up, thus finds either no handler or one that works. Dropping a value undoes what
+//! device makes up, thus finds either no handler or one that works. Until `ops.create_cq()` has
+//! succeeded that is one that only takes a note, since a queue that is half made cannot be polled;
+//! the event is handled afterwards, and not at all if creating fails. Dropping a value undoes what
 //! its step did, and the steps before: this is the error path and the way to free a CQ.
 //!
 //! A CQ that is not published cannot be armed, since [`Initialised`] has no such method, and a CQ
@@ -36,18 +38,12 @@ use super::{
 };
 use crate::{
     bindings,
-    container_of,
     ffi::c_int,
-    irq_poll,
-    irq_poll::IrqPoll,
     prelude::*,
     types::Opaque,
     warn_on_once, //
 };
-use core::{
-    mem::MaybeUninit,
-    ops::Deref, //
-};
+use core::mem::MaybeUninit;
 
 mod build;
 mod dim;
@@ -70,9 +66,11 @@ pub use live::{
     LiveSet, //
 };
 pub use poller::{
-    CqWork,
-    Polled,
     Poller,
+    SoftirqEvent,
+    SoftirqRun,
+    Tail,
+    WorkEvent,
     WorkRun, //
 };
 pub use pool::Pool;
@@ -85,7 +83,7 @@ pub const POLL_BATCH: usize = 16;
 pub enum PollContext {
     /// By the consumer, when it likes. Never armed.
     Direct,
-    /// In softirq context, see [`irq_poll`].
+    /// In softirq context, see [`irq_poll`](crate::irq_poll).
     Softirq,
     /// By a work queue.
     Workqueue(Wq),
@@ -171,6 +169,7 @@ pub type WcSlot = MaybeUninit<bindings::ib_wc>;
 /// - `ops.create_cq()` has succeeded or is running for this object, and `ops.destroy_cq()` has not
 ///   been called.
 /// - The device has the operations `poll_cq` and `req_notify_cq`.
+/// - Who posts work requests whose completions go to this queue sets `wr_cqe` in them.
 #[repr(transparent)]
 pub struct Cq(Opaque<bindings::ib_cq>);
 
@@ -219,7 +218,7 @@ impl Cq {
     /// not overlap.
     #[doc(alias = "ib_poll_cq")]
     #[inline]
-    pub fn poll<'w>(&self, slots: &'w mut [WcSlot]) -> Completions<'w> {
+    pub fn poll<'w>(&'w self, slots: &'w mut [WcSlot]) -> Completions<'w> {
         let asked = slots.len() as c_int;
         let cq = self.as_raw();
         // SAFETY: By the type invariant the queue is valid and the operation exists; `slots` has
@@ -230,14 +229,15 @@ impl Cq {
         };
         trace::poll(self, asked, rc);
 
-        let n = if rc > 0 { rc as usize } else { 0 };
-        // A device that claims more than it was asked for must not make us read beyond the end.
-        if n > slots.len() {
-            warn_on_once!(true);
-            return Completions(slots);
-        }
+        // A device that claims more than it was asked for does not tell what it stored, and must
+        // not make us read beyond the end.
+        let n = usize::try_from(rc).unwrap_or(0);
+        let n = if warn_on_once!(n > slots.len()) { 0 } else { n };
         // INVARIANT: `poll_cq` returns the number of completions that it stored.
-        Completions(&mut slots[..n])
+        Completions {
+            cq: self,
+            slots: &mut slots[..n],
+        }
     }
 
     /// Arms the queue: asks for an event on the next completion. One-shot.
@@ -245,9 +245,11 @@ impl Cq {
     /// # Context
     ///
     /// Any.
+    ///
+    /// Not for everybody: only the stages of a queue and its poller know when it is time.
     #[doc(alias = "ib_req_notify_cq")]
     #[inline]
-    pub fn req_notify(&self, flags: NotifyFlags) -> Armed {
+    fn req_notify(&self, flags: NotifyFlags) -> Armed {
         let cq = self.as_raw();
         // SAFETY: By the type invariant the queue is valid and the operation exists.
         let rc = unsafe {
@@ -266,38 +268,40 @@ impl Cq {
 ///
 /// # Invariants
 ///
-/// All slots are initialised.
-pub struct Completions<'w>(&'w mut [WcSlot]);
+/// All slots are initialised with completions of `cq`.
+pub struct Completions<'w> {
+    cq: &'w Cq,
+    slots: &'w mut [WcSlot],
+}
 
 impl Completions<'_> {
     /// How many there are.
     #[inline]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.slots.len()
     }
 
     /// Whether there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.slots.is_empty()
     }
 
     /// Hands each completion to the consumer that posted the work request, in order.
     ///
     /// A successful completion without a `wr_cqe` is a fault of the consumer and reported once.
     #[inline]
-    pub fn dispatch(self, cq: &Cq) {
-        for slot in self.0 {
+    pub fn dispatch(self) {
+        for slot in self.slots {
             let wc = slot.as_mut_ptr();
-            // SAFETY: By the type invariant the slot is initialised. Users of queues with a poll
-            // context set `wr_cqe`.
+            // SAFETY: By the type invariants the slot is initialised, and `wr_cqe` is what was set.
             let (wr_cqe, status) = unsafe { ((*wc).__bindgen_anon_1.wr_cqe, (*wc).status) };
             if wr_cqe.is_null() {
                 warn_on_once!(status == bindings::ib_wc_status_IB_WC_SUCCESS);
                 continue;
             }
             // SAFETY: It is valid until its `done` is called, and that exists.
-            unsafe { (*wr_cqe).done.unwrap_unchecked()(cq.as_raw(), wc) };
+            unsafe { (*wr_cqe).done.unwrap_unchecked()(self.cq.as_raw(), wc) };
         }
     }
 }

@@ -12,6 +12,52 @@
 //!
 //! Before the memory of a work item is freed only the last one helps, unless something else
 //! guarantees that nobody queues it.
+//!
+//! # Examples
+//!
+//! ```
+//! use kernel::{
+//!     prelude::*,
+//!     sync::{
+//!         atomic::{Atomic, Relaxed},
+//!         Arc,
+//!     },
+//!     workqueue::{self, impl_has_work, new_work, Work, WorkItem},
+//! };
+//!
+//! #[pin_data]
+//! struct Counter {
+//!     runs: Atomic<i32>,
+//!     #[pin]
+//!     work: Work<Counter>,
+//! }
+//!
+//! impl_has_work! {
+//!     impl HasWork<Self> for Counter { self.work }
+//! }
+//!
+//! impl WorkItem for Counter {
+//!     type Pointer = Arc<Counter>;
+//!
+//!     fn run(this: Arc<Counter>) {
+//!         this.runs.fetch_add(1, Relaxed);
+//!     }
+//! }
+//!
+//! let counter = Arc::pin_init(
+//!     pin_init!(Counter {
+//!         runs: Atomic::new(0),
+//!         work <- new_work!("Counter::work"),
+//!     }),
+//!     GFP_KERNEL,
+//! )?;
+//!
+//! // Queued as an `Arc`, so it can be waited for, but not taken off the queue from outside.
+//! assert!(workqueue::system().enqueue(counter.clone()).is_ok());
+//! counter.work.flush();
+//! assert_eq!(counter.runs.load(Relaxed), 1);
+//! # Ok::<(), Error>(())
+//! ```
 
 use super::{
     Queue,

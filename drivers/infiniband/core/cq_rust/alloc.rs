@@ -47,6 +47,9 @@ pub(super) unsafe fn make(
     raw_ctx: bindings::ib_poll_context,
     name: *const c_char,
 ) -> Result<Live<CorePoller>> {
+    if warn_on_once!(attr.nr_cqe == 0) {
+        return Err(EINVAL);
+    }
     let traced = |e: Error| {
         trace::alloc_error(attr.nr_cqe, attr.comp_vector, raw_ctx, e.to_errno());
         e
@@ -55,25 +58,10 @@ pub(super) unsafe fn make(
     // SAFETY: The caller promises that `name` lives long enough.
     let queue = unsafe { Allocated::new(dev, attr, name) }.map_err(traced)?;
 
-    // Between publishing and arming the queue shows up in the trace, so an event that arrives at
-    // once is traced after the queue that it belongs to.
-    let announce = |cq| trace::alloc(cq, attr.nr_cqe, attr.comp_vector, ctx);
     Ok(match ctx {
-        PollContext::Direct => {
-            let queue = queue.set_direct().publish().map_err(traced)?;
-            announce(&queue);
-            queue.unarmed()
-        }
-        PollContext::Softirq => {
-            let queue = queue.set_softirq().publish().map_err(traced)?;
-            announce(&queue);
-            queue.arm()
-        }
-        PollContext::Workqueue(wq) => {
-            let queue = queue.set_workqueue(wq).publish().map_err(traced)?;
-            announce(&queue);
-            queue.arm()
-        }
+        PollContext::Direct => queue.set_direct().publish().map_err(traced)?.unarmed(),
+        PollContext::Softirq => queue.set_softirq().publish().map_err(traced)?.arm(),
+        PollContext::Workqueue(wq) => queue.set_workqueue(wq).publish().map_err(traced)?.arm(),
     })
 }
 
@@ -90,9 +78,6 @@ pub(super) unsafe fn alloc_cq(
     raw_ctx: bindings::ib_poll_context,
     name: *const c_char,
 ) -> Result<*mut bindings::ib_cq> {
-    if warn_on_once!(nr_cqe == 0) {
-        return Err(EINVAL);
-    }
     let attr = Attr {
         nr_cqe,
         comp_vector,
@@ -105,8 +90,13 @@ pub(super) unsafe fn alloc_cq(
 
 /// See [`ib_free_cq`](super::ib_free_cq).
 pub(super) fn free_cq(cq: *mut bindings::ib_cq) {
+    free(LIVE.claim(cq));
+}
+
+/// Frees a queue, or reports why it cannot be freed.
+pub(super) fn free(claimed: Result<Live<CorePoller>, ClaimError>) {
     // One warning for each reason, so that the line number tells which.
-    match LIVE.claim(cq) {
+    match claimed {
         Ok(live) => drop(live),
         Err(ClaimError::InUse) => {
             warn_on_once!(true);

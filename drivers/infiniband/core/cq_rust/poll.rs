@@ -11,21 +11,18 @@ use super::context::{
 use core::mem::MaybeUninit;
 use kernel::{
     ffi::c_int,
-    irq_poll::{
-        IrqPoll,
-        Run,
-        Verdict, //
-    },
+    irq_poll::Verdict,
     rdma::{
         cq::{
             Armed,
             Cq,
-            CqWork,
             Moderation,
             NotifyFlags,
-            Polled,
             Poller,
+            SoftirqEvent,
+            SoftirqRun,
             WcSlot,
+            WorkEvent,
             WorkRun, //
         },
         trace, //
@@ -38,7 +35,7 @@ const __LOG_PREFIX: &[u8] = super::__LOG_PREFIX;
 
 /// Handles up to `budget` completions, fetched as many at a time as `slots` has room for.
 ///
-/// A negative budget is no limit. Returns how many completions there were; fewer than the budget
+/// A budget of -1 is no limit. Returns how many completions there were; fewer than the budget
 /// means that the queue was found empty.
 #[inline(always)]
 fn process(cq: &Cq, budget: c_int, slots: &mut [WcSlot]) -> c_int {
@@ -54,10 +51,10 @@ fn process(cq: &Cq, budget: c_int, slots: &mut [WcSlot]) -> c_int {
         if n == 0 {
             break;
         }
-        found.dispatch(cq);
+        found.dispatch();
 
         completed = completed.wrapping_add(n as c_int);
-        if n != batch || (budget >= 0 && completed >= budget) {
+        if n != batch || (budget != -1 && completed >= budget) {
             break;
         }
     }
@@ -87,23 +84,25 @@ impl Poller for CorePoller {
     }
 
     #[inline(always)]
-    fn event_softirq(cq: &Cq, poller: &IrqPoll<Polled<Self>>) {
-        trace::schedule(cq);
-        poller.sched();
+    fn event_softirq(event: SoftirqEvent<'_, Self>) {
+        trace::schedule(event.cq());
+        event.sched();
     }
 
     #[inline(always)]
-    fn event_workqueue(cq: &Cq, work: CqWork<Self>) {
-        trace::schedule(cq);
-        work.queue();
+    fn event_workqueue(event: WorkEvent<'_, Self>) {
+        trace::schedule(event.cq());
+        event.queue();
     }
 
+    // Litmus: MP+complete-arm+rmw
     #[inline(always)]
-    fn poll_softirq(cq: &Polled<Self>, mut run: Run<'_>) -> Verdict {
+    fn poll_softirq<'a>(mut run: SoftirqRun<'a, Self>) -> Verdict<'a> {
+        let cq = run.cq();
         let budget = run.budget();
-        let completed = process(cq, budget, cq.slots(&mut run));
+        let completed = process(cq, budget, run.slots());
         // While the run is ours nobody else feeds the algorithm.
-        cq.moderate(&mut run, completed);
+        run.moderate(completed);
 
         if completed >= budget {
             return run.exhausted();
@@ -112,23 +111,23 @@ impl Poller for CorePoller {
         let tail = run.complete(completed);
         // An event from here on schedules the next run, on any CPU. A completion that came before
         // the queue was armed makes no event, but the device tells.
-        if cq.req_notify(NotifyFlags::NEXT_COMP_OR_MISSED) == Armed::Missed {
+        if tail.req_notify(NotifyFlags::NEXT_COMP_OR_MISSED) == Armed::Missed {
             trace::reschedule(cq);
-            cq.irq_poll(&tail).sched();
+            tail.sched();
         }
-        tail
+        tail.end()
     }
 
     #[inline(always)]
-    fn poll_work(cq: &Polled<Self>, mut run: WorkRun<'_>) {
-        let completed = process(cq, BUDGET_WORKQUEUE, cq.slots_work(&mut run));
+    fn poll_work(mut run: WorkRun<'_, Self>) {
+        let completed = process(run.cq(), BUDGET_WORKQUEUE, run.slots());
 
         if completed >= BUDGET_WORKQUEUE
-            || cq.req_notify(NotifyFlags::NEXT_COMP_OR_MISSED) == Armed::Missed
+            || run.req_notify(NotifyFlags::NEXT_COMP_OR_MISSED) == Armed::Missed
         {
-            run.again(cq);
+            run.again();
         } else {
-            cq.moderate_work(&mut run, completed);
+            run.moderate(completed);
         }
     }
 }

@@ -20,6 +20,7 @@ use kernel::{
     rdma::{
         cq::{
             Attr,
+            ClaimError,
             Cq,
             Live,
             PollContext,
@@ -45,16 +46,17 @@ const CONTEXTS: [PollContext; 3] = [
     PollContext::Workqueue(Wq::Unbound),
 ];
 
-/// Chooses one of `count` completion vectors, which is not 0.
-fn choose_vector(hint: c_int, count: u32) -> u32 {
-    static DEFAULT: Atomic<u32> = Atomic::new(0);
+/// The vector that the last consumer without a wish got.
+static DEFAULT_VECTOR: Atomic<u32> = Atomic::new(0);
 
+/// Chooses one of `count` completion vectors, which is not 0.
+fn choose_vector(last: &Atomic<u32>, hint: c_int, count: u32) -> u32 {
     // Two callers at a time may get the same vector, which does no harm.
     match u32::try_from(hint) {
         Ok(hint) => hint % count,
         Err(_) => {
-            let next = DEFAULT.load(Relaxed).wrapping_add(1) % count;
-            DEFAULT.store(next, Relaxed);
+            let next = last.load(Relaxed).wrapping_add(1) % count;
+            last.store(next, Relaxed);
             next
         }
     }
@@ -103,7 +105,7 @@ pub(super) fn get(
     if count == 0 || nr_cqe > dev.max_cqe() {
         return Err(EINVAL);
     }
-    let vector = choose_vector(hint, count);
+    let vector = choose_vector(&DEFAULT_VECTOR, hint, count);
     if let Some(cq) = pool.claim(vector, nr_cqe) {
         return Ok(cq);
     }
@@ -123,13 +125,15 @@ pub(super) fn cleanup(dev: &Device) {
             continue;
         };
         while let Some((cq, claimed)) = pool.take() {
-            // Somebody forgot to give back what he claimed, and may still use it: the queue is
-            // lost, but nobody is hurt.
-            if warn_on!(claimed != 0) {
-                pr_warn!("{claimed} entries of a shared CQ are still claimed\n");
-                continue;
+            // Somebody forgot to give back what he claimed, and may still use it: the queue stays,
+            // so nobody is hurt.
+            match LIVE.claim_pooled(cq) {
+                Err(ClaimError::Shared) => {
+                    warn_on!(true);
+                    pr_warn!("{claimed} entries of a shared CQ are still claimed\n");
+                }
+                result => alloc::free(result),
             }
-            alloc::free_cq(cq);
         }
     }
 }
@@ -140,19 +144,26 @@ mod tests {
 
     #[test]
     fn hint_is_projected() {
-        assert_eq!(choose_vector(0, 4), 0);
-        assert_eq!(choose_vector(3, 4), 3);
-        assert_eq!(choose_vector(9, 4), 1);
-        assert_eq!(choose_vector(c_int::MAX, 4), 3);
+        let last = Atomic::new(0);
+
+        assert_eq!(choose_vector(&last, 0, 4), 0);
+        assert_eq!(choose_vector(&last, 3, 4), 3);
+        assert_eq!(choose_vector(&last, 9, 4), 1);
+        assert_eq!(choose_vector(&last, c_int::MAX, 4), 3);
+        assert_eq!(last.load(Relaxed), 0);
     }
 
     #[test]
     fn no_hint_takes_turns() {
-        let first = choose_vector(-1, 4);
-        assert_eq!(choose_vector(-1, 4), (first + 1) % 4);
-        assert_eq!(choose_vector(c_int::MIN, 4), (first + 2) % 4);
+        let last = Atomic::new(0);
+
+        assert_eq!(choose_vector(&last, -1, 4), 1);
+        assert_eq!(choose_vector(&last, c_int::MIN, 4), 2);
+        assert_eq!(choose_vector(&last, -1, 4), 3);
+        assert_eq!(choose_vector(&last, -1, 4), 0);
         // A device with fewer vectors gets one that it has.
-        assert!(choose_vector(-1, 2) < 2);
-        assert_eq!(choose_vector(-1, 1), 0);
+        let last = Atomic::new(7);
+        assert_eq!(choose_vector(&last, -1, 2), 0);
+        assert_eq!(choose_vector(&last, -1, 1), 0);
     }
 }

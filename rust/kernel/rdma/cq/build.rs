@@ -5,11 +5,29 @@
 //! See the [parent module](super) for the picture.
 
 use super::{
-    poller::State,
-    *, //
+    dim,
+    poller::{
+        self,
+        State, //
+    },
+    Cq,
+    NotifyFlags,
+    PollContext,
+    Poller,
+    Wq, //
 };
 use crate::{
+    bindings,
     error::to_result,
+    ffi::{
+        c_char,
+        c_int, //
+    },
+    prelude::*,
+    rdma::{
+        device::Device,
+        trace, //
+    },
     sync::atomic::{
         Atomic,
         Release, //
@@ -198,16 +216,8 @@ impl Allocated {
             dim::enable::<P>(cq, ctx);
             poller::init::<P>(cq, ctx)
         };
-        // Who sees the handler sees all that was written above. Drivers load it with an acquire,
-        // or after they have found the queue by something that orders as much.
-        //
-        // SAFETY: A function pointer that may be null has the layout of a pointer, and the field
-        // is valid.
-        let slot = unsafe { Atomic::<*mut c_void>::from_ptr((&raw mut (*cq).comp_handler).cast()) };
-        slot.store(
-            handler.map_or(core::ptr::null_mut(), |h| h as *mut c_void),
-            Release,
-        );
+        // SAFETY: Nobody else knows the queue.
+        unsafe { store_handler(cq, handler) };
 
         Initialised {
             handler: Handler {
@@ -220,6 +230,28 @@ impl Allocated {
             _kind: PhantomData,
         }
     }
+}
+
+/// Stores the handler, so that who sees it sees all that was written before.
+///
+/// Drivers load it with an acquire, or after they have found the queue by something that orders as
+/// much.
+///
+/// # Safety
+///
+/// `cq` must be valid, and what `handler` touches must be initialised.
+// Litmus: MP+handler-release+acquire, MP+handler-cqn-once+acquire
+// Litmus: MP+handler-before-publish
+#[inline]
+unsafe fn store_handler(cq: *mut bindings::ib_cq, handler: bindings::ib_comp_handler) {
+    // SAFETY: A function pointer that may be null has the layout of a pointer, and the field is
+    // valid.
+    let slot = unsafe { Atomic::<*mut c_void>::from_ptr((&raw mut (*cq).comp_handler).cast()) };
+
+    slot.store(
+        handler.map_or(core::ptr::null_mut(), |h| h as *mut c_void),
+        Release,
+    );
 }
 
 /// A queue that is polled by its consumer.
@@ -280,6 +312,7 @@ impl<K, P: Poller> Initialised<K, P> {
     /// # Errors
     ///
     /// That of `ops.create_cq()`.
+    // Litmus: MP+handler-cqn-rcu+plain, MP+handler-cqn-lock+plain
     #[inline]
     pub fn publish(self) -> Result<Published<K, P>> {
         let cq = self.queue.memory.as_ptr();
@@ -307,6 +340,8 @@ impl<K, P: Poller> Initialised<K, P> {
             handler: ManuallyDrop::new(handler),
             memory: ManuallyDrop::new(queue.memory),
         };
+        // Before anything can happen to it.
+        trace::alloc(hw.cq(), attr.nr_cqe, attr.comp_vector, hw.handler.ctx);
         Ok(Published {
             hw,
             _kind: PhantomData,
@@ -320,22 +355,22 @@ pub struct Published<K, P: Poller> {
     _kind: PhantomData<K>,
 }
 
-impl<K, P: Poller> Deref for Published<K, P> {
-    type Target = Cq;
-
-    #[inline]
-    fn deref(&self) -> &Cq {
-        self.hw.cq()
-    }
-}
-
 impl<P: Poller> Published<Evented, P> {
     /// Asks the device for an event on the first completion.
     ///
-    /// A queue without queue pairs has no completions yet, so there is nothing to miss.
+    /// The handler that polls takes over before that, and also handles an event that came while
+    /// the queue was created. A queue without queue pairs has no completions yet, so there is
+    /// nothing to miss.
+    // Litmus: MP+comp_wq-arm+rmw
     #[inline]
     pub fn arm(self) -> Live<P> {
-        self.req_notify(NotifyFlags::NEXT_COMP);
+        let Handler { cq, ctx, .. } = *self.hw.handler;
+        // SAFETY: The queue is created by its device, and initialised for this context.
+        unsafe {
+            store_handler(cq, poller::handler::<P>(ctx));
+            poller::open::<P>(cq, ctx);
+        }
+        self.hw.cq().req_notify(NotifyFlags::NEXT_COMP);
         Live(self.hw)
     }
 }
@@ -364,18 +399,23 @@ impl<P: Poller> Hardware<P> {
     }
 
     /// Stops the producer, if the driver can do this as a step of its own. Otherwise events may
-    /// arrive until the queue is destroyed; they find a disabled poller.
+    /// arrive until the queue is destroyed; they find a disabled poller. Returns whether it worked.
     #[inline]
-    fn pre_destroy(&self) {
+    fn pre_destroy(&self) -> bool {
         // SAFETY: The queue is published.
-        if let Some(pre_destroy_cq) = unsafe { (*(*self.cq).device).ops.pre_destroy_cq } {
-            // SAFETY: As above.
-            let ret = unsafe { pre_destroy_cq(self.cq) };
-            warn_once!(ret != 0, "Disable of kernel CQ shouldn't fail ({})\n", ret);
-        }
+        let Some(pre_destroy_cq) = (unsafe { (*(*self.cq).device).ops.pre_destroy_cq }) else {
+            return true;
+        };
+        // SAFETY: As above.
+        let ret = unsafe { pre_destroy_cq(self.cq) };
+        !warn_once!(
+            ret != 0,
+            "Disable of kernel CQ shouldn't fail ({}), leaking it\n",
+            ret
+        )
     }
 
-    /// Destroys the queue on the device. Returns whether the memory is ours again.
+    /// Destroys the queue on the device. Returns whether it worked.
     #[inline]
     fn destroy(&self) -> bool {
         // SAFETY: The queue is published; nobody uses it any more. `Allocated::new()` has checked
@@ -404,34 +444,39 @@ impl<P: Poller> Drop for Hardware<P> {
         // SAFETY: It is not used again.
         unsafe { ManuallyDrop::drop(&mut self.tracker) };
 
-        self.pre_destroy();
+        let disabled = self.pre_destroy();
         self.handler.stop();
         trace::free(self.cq());
+        let destroyed = self.destroy();
 
-        if self.destroy() {
+        if disabled && destroyed {
             // SAFETY: Neither is used again, and the device has forgotten the queue.
             unsafe {
                 ManuallyDrop::drop(&mut self.handler);
                 ManuallyDrop::drop(&mut self.memory);
             }
+        } else {
+            // The device may still write to the memory, so nobody else can ever have it.
+            //
+            // SAFETY: The memory is allocated; what it points to is found from it.
+            unsafe { bindings::kmemleak_not_leak(self.cq.cast()) };
         }
-        // Else the device may still write to the memory, so nobody else can ever have it.
     }
 }
 
 /// Last stage: a queue that its consumer can use.
 pub struct Live<P: Poller>(Hardware<P>);
 
-impl<P: Poller> Deref for Live<P> {
-    type Target = Cq;
-
-    #[inline]
-    fn deref(&self) -> &Cq {
-        self.0.cq()
-    }
-}
+// SAFETY: Queues are not bound to a thread.
+unsafe impl<P: Poller> Send for Live<P> {}
 
 impl<P: Poller> Live<P> {
+    /// The pointer for the C side.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_cq {
+        self.0.cq
+    }
+
     /// Gives the queue to the C side.
     #[inline]
     pub(super) fn into_raw(self) -> *mut bindings::ib_cq {
@@ -445,14 +490,8 @@ impl<P: Poller> Live<P> {
     /// `cq` must come from [`Live::into_raw`], and must not be used by anybody else.
     #[inline]
     pub(super) unsafe fn from_raw(cq: *mut bindings::ib_cq) -> Self {
-        // SAFETY: The queue is valid. It was made by `set_handler()`, so its context is a valid
-        // one, which never changes.
-        let (res, ctx) = unsafe {
-            (
-                &raw mut (*cq).res,
-                PollContext::from_raw((*cq).poll_ctx).unwrap_unchecked(),
-            )
-        };
+        // SAFETY: The queue is valid and has its state.
+        let (res, ctx) = unsafe { (&raw mut (*cq).res, (*State::of(cq)).ctx) };
         // SAFETY: It is not null.
         let memory = Memory(unsafe { NonNull::new_unchecked(cq) });
         Self(Hardware {

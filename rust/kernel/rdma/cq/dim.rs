@@ -7,12 +7,20 @@
 //!
 //! C header: [`include/linux/dim.h`](srctree/include/linux/dim.h)
 
-use super::*;
+use super::{
+    Cq,
+    PollContext,
+    Poller, //
+};
 use crate::{
+    bindings, container_of,
+    prelude::*,
+    rdma::trace,
     sync::atomic::{
         Atomic,
         Release, //
     },
+    types::Opaque,
     workqueue::{
         NoOwner,
         RawWorkItem,
@@ -23,6 +31,7 @@ use crate::{
 };
 use core::{
     marker::PhantomData,
+    mem::MaybeUninit,
     ptr::NonNull, //
 };
 
@@ -56,7 +65,7 @@ unsafe impl<P: Poller> WorkItemPointer<0> for DimPtr<P> {
     }
 }
 
-// SAFETY: The closure gets the work item in a `struct dim`, which lives until `free()` has
+// SAFETY: The closure gets the work item in a `struct dim`, which lives until `stop()` has
 // disabled it.
 unsafe impl<P: Poller> RawWorkItem<0> for DimPtr<P> {
     type EnqueueOutput = bool;
@@ -115,6 +124,8 @@ impl<P: Poller> WorkItem for DimWork<P> {
 /// `cq` must be valid and not published yet.
 #[inline]
 pub(super) unsafe fn enable<P: Poller>(cq: *mut bindings::ib_cq, ctx: PollContext) {
+    const { assert!(P::MODERATION.len() == bindings::RDMA_DIM_PARAMS_NUM_PROFILES as usize) };
+
     // SAFETY: The caller promises that `cq` is valid.
     let wanted =
         unsafe { (*(*cq).device).ops.modify_cq.is_some() && (*(*cq).device).use_cq_dim() != 0 };
@@ -166,8 +177,7 @@ pub(super) unsafe fn stop<P: Poller>(cq: *mut bindings::ib_cq) {
 ///
 /// # Safety
 ///
-/// `cq` must be valid, unpublished or destroyed, and [`stop`] must have been called if it ever was
-/// published.
+/// `cq` must be valid, and [`stop`] must have been called.
 #[inline]
 pub(super) unsafe fn free(cq: *mut bindings::ib_cq) {
     // SAFETY: By the safety requirement nobody uses it; it comes from a `KBox` of the same layout.

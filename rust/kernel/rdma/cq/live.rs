@@ -8,11 +8,15 @@
 
 use super::{
     poller::State,
-    *, //
+    Live,
+    Poller, //
 };
-use crate::sync::lock::{
-    spinlock::SpinLockBackend,
-    Lock, //
+use crate::{
+    bindings,
+    sync::lock::{
+        spinlock::SpinLockBackend,
+        Lock, //
+    },
 };
 use core::{
     cell::UnsafeCell,
@@ -29,7 +33,7 @@ pub enum ClaimError {
     Unknown,
     /// Queue pairs use it.
     InUse,
-    /// Users of the shared pool use it.
+    /// It is shared: it belongs to the pool of its device.
     Shared,
 }
 
@@ -38,8 +42,8 @@ pub enum ClaimError {
 /// # Invariants
 ///
 /// - `lock` is a valid spin lock that protects everything else.
-/// - Each member of a bucket is the [`State`] of a queue that was given to the C side by
-///   [`Live::into_raw`] and not taken back.
+/// - Each member of a bucket is the state of a queue that was given to the C side by `into_raw()`
+///   and not taken back.
 pub struct LiveSet<P> {
     lock: *mut bindings::spinlock_t,
     buckets: UnsafeCell<[*mut State; BUCKETS]>,
@@ -81,20 +85,35 @@ impl<P: Poller> LiveSet<P> {
     /// Hands `live` over to its consumer, from whom it comes back by [`claim`](Self::claim).
     #[inline]
     pub fn hand_out(&self, live: Live<P>) -> *mut bindings::ib_cq {
+        self.insert(live, false)
+    }
+
+    /// Hands `live` over to the pool of its device, from which it comes back by
+    /// [`claim_pooled`](Self::claim_pooled).
+    #[inline]
+    pub(super) fn hand_out_pooled(&self, live: Live<P>) -> *mut bindings::ib_cq {
+        self.insert(live, true)
+    }
+
+    #[inline]
+    fn insert(&self, live: Live<P>, pooled: bool) -> *mut bindings::ib_cq {
         let cq = live.into_raw();
         // SAFETY: The queue is ours.
-        let state: *mut State = unsafe { (*cq).wc.cast() };
+        let state = unsafe { State::of(cq) };
 
         // INVARIANT: `cq` comes from `into_raw()`.
         self.with_bucket(cq, |head| {
             // SAFETY: We hold the lock.
-            unsafe { (*state).next = *head };
+            unsafe {
+                (*state).pooled = pooled;
+                (*state).next = *head;
+            }
             *head = state;
         });
         cq
     }
 
-    /// Takes the queue at address `cq` back, whatever that points to.
+    /// Takes the queue at address `cq` back from its consumer, whatever that points to.
     ///
     /// # Context
     ///
@@ -105,6 +124,22 @@ impl<P: Poller> LiveSet<P> {
     /// See [`ClaimError`]; a queue that is in use stays what it is.
     #[inline]
     pub fn claim(&self, cq: *mut bindings::ib_cq) -> Result<Live<P>, ClaimError> {
+        self.remove(cq, false)
+    }
+
+    /// As [`claim`](Self::claim), for a queue that was taken out of a [`Pool`](super::Pool).
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim), and `Shared` if entries of it are still claimed. It belongs to
+    /// no pool any more then, so who gives back the last entries can [`claim`](Self::claim) it.
+    #[inline]
+    pub fn claim_pooled(&self, cq: *mut bindings::ib_cq) -> Result<Live<P>, ClaimError> {
+        self.remove(cq, true)
+    }
+
+    #[inline]
+    fn remove(&self, cq: *mut bindings::ib_cq, pooled: bool) -> Result<Live<P>, ClaimError> {
         self.with_bucket(cq, |head| {
             let mut link: *mut *mut State = head;
             // SAFETY: We hold the lock, so by the type invariant the members are valid, and each
@@ -113,16 +148,21 @@ impl<P: Poller> LiveSet<P> {
                 while !(*link).is_null() && (**link).cq != cq {
                     link = &raw mut (**link).next;
                 }
-                if (*link).is_null() {
+                let state = *link;
+                if state.is_null() {
                     return Err(ClaimError::Unknown);
                 }
+                if (*state).pooled && !pooled {
+                    return Err(ClaimError::Shared);
+                }
+                (*state).pooled = false;
                 if bindings::atomic_read(&raw const (*cq).usecnt) != 0 {
                     return Err(ClaimError::InUse);
                 }
                 if (*cq).cqe_used != 0 {
                     return Err(ClaimError::Shared);
                 }
-                *link = (**link).next;
+                *link = (*state).next;
                 Ok(Live::from_raw(cq))
             }
         })

@@ -5,13 +5,23 @@
 //! A consumer claims a number of entries of a queue. The list of queues and the numbers of claimed
 //! entries are protected by `ib_device.cq_pools_lock`.
 
-use super::*;
+use super::{
+    Cq,
+    Live,
+    LiveSet,
+    PollContext,
+    Poller, //
+};
 use crate::{
+    bindings,
     interop::list::clist_create,
+    prelude::*,
+    rdma::device::Device,
     sync::lock::{
         spinlock::SpinLockIrqBackend,
         Lock, //
     },
+    types::Opaque,
 };
 
 /// The shared queues of a device with one poll context.
@@ -128,7 +138,7 @@ impl<'a> Pool<'a> {
 
         let mut previous = self.list;
         for live in queues {
-            let cq = set.hand_out(live);
+            let cq = set.hand_out_pooled(live);
             self.with_lock(|| {
                 // SAFETY: We hold the lock; `previous` is the head or a member that we put in, and
                 // members leave the pool only when the device goes away.
@@ -195,15 +205,5 @@ impl Cq {
             }
             Ok(())
         })
-    }
-
-    /// The name of the owner of this queue in the resource tracker.
-    #[inline]
-    pub fn owner_name(&self) -> Option<&CStr> {
-        // SAFETY: The queue is valid; the name lives as long as the module that it names.
-        unsafe {
-            let name = (*self.as_raw()).res.kern_name;
-            (!name.is_null()).then(|| CStr::from_char_ptr(name))
-        }
     }
 }
