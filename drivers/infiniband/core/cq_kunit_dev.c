@@ -661,8 +661,10 @@ void cqk_dev_destroy(struct cqk_dev *dev)
 	}
 	cqk_dev_unregister(dev);
 	/* A pool CQ that the core gave up because it was in use. */
-	list_for_each_entry_safe(cq, n, &dev->live, node)
+	list_for_each_entry_safe(cq, n, &dev->live, node) {
+		cq->ibcq.shared = false;
 		ib_free_cq(&cq->ibcq);
+	}
 	ib_dealloc_device(&dev->ibdev);
 }
 

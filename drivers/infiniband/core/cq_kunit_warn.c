@@ -184,7 +184,9 @@ static void cqk_warn_pool_unregister_claimed(struct kunit *test)
 			atomic_read(&dev->created));
 	if (cqk_live(dev)) {
 		KUNIT_EXPECT_PTR_EQ(test, &cqk_first(dev)->ibcq, cq);
+		/* It is in no list any more. */
 		cq->cqe_used = 0;
+		cq->shared = false;
 		ib_free_cq(cq);
 	}
 	KUNIT_EXPECT_EQ(test, cqk_tracked(dev), 0u);
