@@ -9,7 +9,8 @@
 # Environment:
 #   DEV_TYPE=rxe|siw   which software RDMA device (default rxe)
 #   SELFTEST_BREAK=1   spoil the data on purpose: the tests must then fail
-#   CQ_SCALE=N         multiply all time limits (default: 1, debug kernel 5)
+#   CQ_SCALE=N         multiply all time limits (default: 1, debug kernel 5);
+#                      a debug kernel also gets a fourth of the data
 #   CQ_KEEP_LOG=FILE   append the log of all commands to FILE
 
 KSFT_FAIL=1
@@ -31,6 +32,7 @@ CQ_IP_B=10.99.0.2
 
 CQ_NAME=
 CQ_TMP=
+CQ_FEWER=1
 CQ_LOG=/dev/null
 CQ_WHY=
 CQ_DEAD=
@@ -101,6 +103,12 @@ cq_wait()
 	done
 }
 
+# cq_few N: fewer rounds on a kernel that looks at everything.
+cq_few()
+{
+	echo $((($1 + CQ_FEWER - 1) / CQ_FEWER))
+}
+
 # Write a value to a file of sysfs or configfs.
 cq_put()
 {
@@ -164,6 +172,7 @@ cq_init()
 		# KASAN and lockdep make everything slow.
 		[ ! -e /proc/lockdep ] || CQ_SCALE=5
 	fi
+	[ ! -e /proc/lockdep ] || CQ_FEWER=4
 	CQ_TMP=$(mktemp -d /tmp/cq.XXXXXX) || exit "$KSFT_FAIL"
 	CQ_LOG=$CQ_TMP/log
 	: > "$CQ_LOG"
@@ -514,8 +523,9 @@ cq_ends()
 # what it finds, so its output is judged.
 cq_pingpong()
 {
-	local tool=ibv_${1}_pingpong iter=$2 size=$3 mode=${4:-} sc=() cc=()
+	local tool=ibv_${1}_pingpong iter size=$3 mode=${4:-} sc=() cc=()
 
+	iter=$(cq_few "$2")
 	case "$mode" in
 	check) sc=(-c); cc=(-c) ;;
 	spoil) sc=(-c) ;;
@@ -557,8 +567,9 @@ cq_rping()
 
 cq_rping_once()
 {
-	local count=$1 size=$2 seen
+	local count size=$2 seen
 
+	count=$(cq_few "$1")
 	cq_new_port
 	SRV=(rping -s -a "$SRV_IP" -p "$CQ_PORT" -C "$count" -S "$size" -V)
 	CLI=(rping -c -a "$SRV_IP" -p "$CQ_PORT" -C "$count" -S "$size" -V -v)
@@ -580,8 +591,9 @@ cq_perf()
 
 cq_perf_once()
 {
-	local tool=$1 iter=$2 size=$3
+	local tool=$1 iter size=$3
 
+	iter=$(cq_few "$2")
 	shift 3
 	cq_new_port
 	SRV=("$tool" -d "$SRV_DEV" -F -n "$iter" -s "$size" -p "$CQ_PORT" "$@")
@@ -787,11 +799,11 @@ cq_sum()
 	sha256sum < "$1" | cut -d' ' -f1
 }
 
-# Overwrite 4 KiB of file or device $1, at offset 128 KiB.
+# Overwrite 4 KiB of file or device $1, at offset 32 KiB.
 cq_spoil()
 {
 	cq_note "spoil $1"
-	dd if=/dev/urandom of="$1" bs=4k seek=32 count=1 conv=notrunc,fsync status=none
+	dd if=/dev/urandom of="$1" bs=4k seek=8 count=1 conv=notrunc,fsync status=none
 }
 
 # cq_fio_verify DEVICE BLOCKSIZE SIZE SPOIL-DEVICE [OPTIONS...]: write at
@@ -799,8 +811,9 @@ cq_spoil()
 # so that SELFTEST_BREAK can spoil the data between them on SPOIL-DEVICE.
 cq_fio_verify()
 {
-	local dev=$1 bs=$2 size=$3 behind=$4 job sync=--end_fsync=1
+	local dev=$1 bs=$2 size behind=$4 job sync=--end_fsync=1
 
+	size=$(cq_few "$(numfmt --from=iec "${3^^}")")
 	shift 4
 	job=(--name=v --filename="$dev" --rw=randwrite --bs="$bs" --size="$size"
 	     --verify=crc32c --verify_fatal=1 --verify_state_save=0 --direct=1
@@ -819,8 +832,9 @@ cq_fio_verify()
 # mount, the checksum again.
 cq_mkfs_verify()
 {
-	local dev=$1 kib=$2 m=$CQ_TMP/mnt sum rc=0
+	local dev=$1 kib m=$CQ_TMP/mnt sum rc=0
 
+	kib=$(cq_few "$2")
 	mkdir -p "$m"
 	cq_noise "$CQ_TMP/noise" "$kib" || return
 	sum=$(cq_sum "$CQ_TMP/noise")

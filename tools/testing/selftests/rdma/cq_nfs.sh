@@ -10,7 +10,6 @@
 
 NFSD=/proc/fs/nfsd
 PIPEFS=/var/lib/nfs/rpc_pipefs
-KIB=4096
 
 t_server()
 {
@@ -68,7 +67,7 @@ t_mount()
 
 t_write()
 {
-	cq_noise "$CQ_TMP/noise" "$KIB" || return "$CQ_FATAL"
+	cq_noise "$CQ_TMP/noise" "$(cq_few 4096)" || return "$CQ_FATAL"
 	cq_do cq_limit 60 cp "$CQ_TMP/noise" "$CQ_TMP/mnt/file" || return "$CQ_FATAL"
 	cq_do cq_limit 60 sync -f "$CQ_TMP/mnt/file" || return "$CQ_FATAL"
 	# The server's copy, not read through NFS.

@@ -122,6 +122,6 @@ cq_nvme_disconnect()
 cq_nvme_polled()
 {
 	cq_do cq_limit 60 fio --name=p --filename="$NVME_DEV" --rw=randread --bs=4k \
-		--size="$1" --direct=1 --ioengine=io_uring --hipri=1 --iodepth=4 \
+		--size="$(cq_few "$(numfmt --from=iec "${1^^}")")" --direct=1 --ioengine=io_uring --hipri=1 --iodepth=4 \
 		--allow_file_create=0 --eta=never --output=/dev/null
 }

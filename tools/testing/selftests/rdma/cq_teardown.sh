@@ -12,8 +12,6 @@
 # shellcheck source=cq_nvme_lib.sh
 . "$(dirname "$0")/cq_nvme_lib.sh"
 
-LOOPS=${LOOPS:-12}
-
 # delete_module(2) itself: rmmod would not even try when there are holders.
 # The answer is the errno.
 delete_module()
@@ -202,6 +200,7 @@ end_gone()
 }
 
 cq_init teardown
+LOOPS=${LOOPS:-$(cq_few 12)}
 cq_nvme_need
 cq_need rping python3
 cq_main \
