@@ -621,6 +621,10 @@ impl Client for Loopback {
         drop(session);
         let flushed = mailbox.inner.lock().flushed;
         dev_info!(**dev, "rust_rdma_cq: removed, {flushed} requests flushed\n");
+        // Each request refers to it.
+        if Arc::into_unique_or_drop(mailbox).is_none() {
+            dev_err!(**dev, "rust_rdma_cq: not all requests came back\n");
+        }
     }
 
     fn rename(dev: &Arc<ClientDevice>, _session: &Arc<Session>) {

@@ -20,10 +20,16 @@ ENDLESS=4000000000
 SPOIL=
 [ "$SELFTEST_BREAK" != 1 ] || SPOIL=spoil=1
 
+# sample_begin NAME: mark what follows. A step that failed may have left the
+# module there.
+sample_begin()
+{
+	! cq_loaded "$MODULE" || sample_unload
+	sample_mark "$1"
+}
+
 sample_mark()
 {
-	# A step that failed may have left it there.
-	! cq_loaded "$MODULE" || sample_unload
 	SAMPLE_MARK="cq sample: $1 $$ $RANDOM"
 	echo "$SAMPLE_MARK" > /dev/kmsg
 	cq_mark "$1"
@@ -79,7 +85,7 @@ sample_context()
 	local value=$1 ctx=$2 name=$3 c messages=$((COMPLETIONS / 2)) total
 
 	total=$((messages * BYTES))
-	sample_mark "$ctx"
+	sample_begin "$ctx"
 	# shellcheck disable=SC2086
 	sample_load "poll_ctx=$value" "completions=$COMPLETIONS" "bytes=$BYTES" \
 		"depth=$DEPTH" $SPOIL || return
@@ -129,7 +135,7 @@ t_unbound()   { sample_context 3 UNBOUND_WORKQUEUE "unbound workqueue"; }
 t_spoiled()
 {
 	if sample_skips; then return "$KSFT_SKIP"; fi
-	sample_mark spoiled
+	sample_begin spoiled
 	sample_load poll_ctx=1 completions=100 spoil=1 || return
 	sample_wait "^context" || return
 	sample_unload || return
@@ -142,7 +148,7 @@ t_sizes()
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
 	for size in 1 3 4095 65537 1048576; do
-		sample_mark "size $size"
+		sample_begin "size $size"
 		sample_load poll_ctx=3 completions=20 "bytes=$size" depth=2 || return
 		sample_wait "^context" || return
 		sample_unload || return
@@ -171,7 +177,7 @@ t_bad_parameters()
 t_deep()
 {
 	if sample_skips; then return "$KSFT_SKIP"; fi
-	sample_mark deep
+	sample_begin deep
 	sample_load depth=1024 completions=5000 || return
 	sample_wait "^context" || return
 	sample_unload || return
@@ -186,7 +192,7 @@ t_deep()
 t_rename()
 {
 	if sample_skips; then return "$KSFT_SKIP"; fi
-	sample_mark rename
+	sample_begin rename
 	sample_load completions=2 || return
 	sample_wait "^context" || return
 	cq_do rdma dev set "$CQ_DEV" name cqrenamed
@@ -201,7 +207,7 @@ t_remove()
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
 	for ctx in 0 1 2 3; do
-		sample_mark "remove $ctx"
+		sample_begin "remove $ctx"
 		sample_load "poll_ctx=$ctx" "depth=$DEPTH" || return
 		sample_wait "^context" || return
 		cq_do cq_limit 30 rdma link delete "$CQ_DEV" || return
@@ -225,7 +231,7 @@ t_remove_busy()
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
 	for ctx in 0 1 2 3; do
-		sample_mark "busy $ctx"
+		sample_begin "busy $ctx"
 		sample_load "poll_ctx=$ctx" "completions=$ENDLESS" || return
 		sleep 0.3
 		cq_do cq_limit 30 rdma link delete "$CQ_DEV" || return
@@ -244,7 +250,7 @@ t_unload_busy()
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
 	for ctx in 0 1 2 3; do
-		sample_mark "unload $ctx"
+		sample_begin "unload $ctx"
 		sample_load "poll_ctx=$ctx" "completions=$ENDLESS" || return
 		sleep 0.3
 		sample_unload || return
@@ -257,21 +263,30 @@ t_unload_busy()
 	done
 }
 
+# In all steps up to here.
+t_no_error()
+{
+	local re="$MODULE: (no session|a request failed|stopped|not all requests came back)"
+
+	! dmesg | grep -E "$re" >> "$CQ_LOG" || cq_bad "the sample reported an error"
+}
+
 # Under the feet of the traffic: packets are lost for good.
 t_link_gone()
 {
 	local rc=0
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
-	sample_mark gone
+	sample_begin gone
 	sample_load poll_ctx=1 "completions=$ENDLESS" || return
 	sleep 0.3
 	cq_do ip link del "$CQ_IF"
 	cq_wait 30 test ! -d "/sys/class/infiniband/$CQ_DEV" ||
 		cq_bad "the device is still there" || rc=1
 	sample_wait "^removed, " || rc=1
-	sample_said . >> "$CQ_LOG"
 	sample_unload || rc=1
+	sample_said . >> "$CQ_LOG"
+	! sample_said "^not all requests" > /dev/null || rc=1
 	return "$rc"
 }
 
@@ -297,6 +312,7 @@ cq_main \
 	t_remove "device removed, and added again" \
 	t_remove_busy "device removed while busy" \
 	t_unload_busy "module unloaded while busy" \
+	t_no_error "no error of the sample" \
 	t_link_gone "network device gone while busy" \
 	end_unloaded "module is gone" \
 	end_all_freed "all queues freed" \
