@@ -13,14 +13,22 @@
 #[path = "../../../../drivers/infiniband/sw/rrxe"]
 mod driver {
     pub(crate) mod abi;
+    pub(crate) mod arm;
+    pub(crate) mod eq;
     pub(crate) mod icrc;
     pub(crate) mod opcode;
+    pub(crate) mod owner;
     pub(crate) mod packet;
     pub(crate) mod psn;
+    pub(crate) mod qp;
     pub(crate) mod ring;
+    pub(crate) mod sync;
     pub(crate) mod wc;
     pub(crate) mod wire;
     pub(crate) mod wqe;
 }
 
 pub(crate) use driver::*;
+
+#[cfg(all(test, feature = "loom"))]
+mod interleave;

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Owner words, event queues and arming under all interleavings, as loom makes them.
+//!
+//! loom explores the executions that C11 allows for these few threads. A full order of the kernel
+//! (a successful `cmpxchg()`) is a sequentially consistent fence before and after here.
+
+use crate::{
+    arm::{
+        Arm,
+        Notify, //
+    },
+    eq::{
+        Eq,
+        Event, //
+    },
+    owner::{
+        Owner,
+        Released, //
+    },
+    sync::Word, //
+};
+use loom::{
+    cell::UnsafeCell,
+    sync::{
+        atomic::{
+            fence,
+            AtomicU32,
+            Ordering, //
+        },
+        Arc, //
+    },
+    thread, //
+};
+
+struct Loom(AtomicU32);
+
+impl Word for Loom {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    fn load(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn load_acquire(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn store(&self, value: u32) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn store_release(&self, value: u32) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    fn cmpxchg(&self, old: u32, new: u32) -> Result<(), u32> {
+        fence(Ordering::SeqCst);
+        let result = self
+            .0
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        result.map(|_| ())
+    }
+
+    fn barrier() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Explores with up to three preemptions per execution, which is where nearly all mistakes show.
+fn model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+
+    builder.preemption_bound = Some(3);
+    builder.check(f);
+}
+
+/// Something that only one context may touch at a time; loom fails if two do.
+struct Exclusive(UnsafeCell<u32>);
+
+// The point of the tests is that the algorithms serialise the access.
+#[expect(unsafe_code)]
+// SAFETY: loom checks each access, and fails the test if two of them overlap.
+unsafe impl Sync for Exclusive {}
+#[expect(unsafe_code)]
+// SAFETY: A number may be sent anywhere.
+unsafe impl Send for Exclusive {}
+
+impl Exclusive {
+    fn new() -> Self {
+        Self(UnsafeCell::new(0))
+    }
+
+    #[expect(unsafe_code)]
+    fn add(&self, n: u32) -> u32 {
+        self.0.with_mut(|p| {
+            // SAFETY: loom has checked that nobody else accesses it.
+            unsafe {
+                *p += n;
+                *p
+            }
+        })
+    }
+}
+
+/// A half of a queue pair: work that others leave, and a count of what was done with it.
+struct Half {
+    owner: Owner<Loom>,
+    backlog: Loom,
+    done: Exclusive,
+}
+
+impl Half {
+    fn drain(&self) -> u32 {
+        let n = self.backlog.update(|_| Some(0)).unwrap();
+
+        self.done.add(n)
+    }
+
+    fn submit(&self) {
+        self.backlog.update(|n| Some(n + 1)).unwrap();
+        if self.owner.own_or_pend() {
+            loop {
+                self.drain();
+                if self.owner.release() != Released::Again {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn work_is_done(threads: usize) {
+    model(move || {
+        let half = Arc::new(Half {
+            owner: Owner::new(),
+            backlog: Loom::new(0),
+            done: Exclusive::new(),
+        });
+        let others: Vec<_> = (1..threads)
+            .map(|_| {
+                let half = half.clone();
+                thread::spawn(move || half.submit())
+            })
+            .collect();
+
+        half.submit();
+        for other in others {
+            other.join().unwrap();
+        }
+        assert!(!half.owner.is_owned());
+        assert_eq!(half.done.add(0), threads as u32);
+    });
+}
+
+#[test]
+fn owner_does_all_work_of_two() {
+    work_is_done(2);
+}
+
+#[test]
+fn owner_does_all_work_of_three() {
+    work_is_done(3);
+}
+
+#[test]
+fn sleeper_is_woken_or_owns() {
+    model(|| {
+        let half = Arc::new((Owner::<Loom>::new(), Exclusive::new(), Loom::new(0)));
+        let other = {
+            let half = half.clone();
+            thread::spawn(move || {
+                if half.0.try_own() {
+                    half.1.add(1);
+                    match half.0.release() {
+                        Released::Wake => half.2.store_release(1),
+                        released => assert_eq!(released, Released::Idle),
+                    }
+                }
+            })
+        };
+
+        let mut slept = false;
+        if half.0.own_or_wait() {
+            half.1.add(1);
+            assert_eq!(half.0.release(), Released::Idle);
+        } else {
+            slept = true;
+        }
+        other.join().unwrap();
+        assert_eq!(half.2.load_acquire(), u32::from(slept));
+        assert!(half.0.try_own());
+    });
+}
+
+struct Device {
+    eq: Eq<Loom, Vec<Loom>>,
+    arm: Arm<Loom>,
+    /// Index of the producer: how many completions there are.
+    producer: Loom,
+    /// Completions that were polled; the consumer's own.
+    polled: Loom,
+    /// What the handler touches.
+    context: Exclusive,
+    calls: Loom,
+}
+
+const EVENT: Event = Event {
+    cqn: 1,
+    generation: 0,
+};
+
+impl Device {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            eq: Eq::new((0..2).map(|_| Eq::<Loom, Vec<Loom>>::slot()).collect()).unwrap(),
+            arm: Arm::new(),
+            producer: Loom::new(0),
+            polled: Loom::new(0),
+            context: Exclusive::new(),
+            calls: Loom::new(0),
+        })
+    }
+
+    fn poll(&self) -> u32 {
+        let n = self.producer.load_acquire();
+
+        self.polled.update(|old| Some(old.max(n))).unwrap();
+        n
+    }
+
+    /// The handler: polls, arms again, and polls once more as it must.
+    fn handler(&self) {
+        self.context.add(1);
+        self.calls.update(|n| Some(n + 1)).unwrap();
+        self.poll();
+        self.arm.arm(Notify::Next);
+        self.poll();
+    }
+
+    fn dispatch(&self) {
+        let more = self.eq.run(u32::MAX, |event| {
+            assert_eq!(event, EVENT);
+            if self.arm.begin() {
+                self.handler();
+                self.arm.end();
+            }
+        });
+        assert!(!more);
+    }
+
+    fn complete(&self, n: u32) {
+        self.producer.store_release(n);
+        if self.arm.fire(false) && self.eq.push(EVENT, 0).unwrap() {
+            self.dispatch();
+        }
+    }
+}
+
+#[test]
+fn no_completion_is_missed_by_arming() {
+    model(|| {
+        let dev = Device::new();
+        let producer = {
+            let dev = dev.clone();
+            thread::spawn(move || {
+                dev.complete(1);
+                dev.complete(2);
+            })
+        };
+
+        // A consumer that arms and then polls once.
+        dev.arm.arm(Notify::Next);
+        dev.poll();
+        producer.join().unwrap();
+        // Either it saw the last completion, or the handler did.
+        assert_eq!(dev.polled.load(), 2);
+    });
+}
+
+#[test]
+fn events_are_dispatched_once_and_one_at_a_time() {
+    model(|| {
+        // Two completion queues on one event queue, so two producers at once.
+        let eq = Arc::new((
+            Eq::<Loom, Vec<Loom>>::new((0..2).map(|_| Eq::<Loom, Vec<Loom>>::slot()).collect())
+                .unwrap(),
+            Exclusive::new(),
+        ));
+        let push = |eq: &(Eq<Loom, Vec<Loom>>, Exclusive), cqn| {
+            let event = Event { cqn, generation: 7 };
+
+            if eq.0.push(event, 0).unwrap() {
+                let more = eq.0.run(u32::MAX, |event| {
+                    assert_eq!(event.generation, 7);
+                    eq.1.add(1 << (4 * (event.cqn - 1)));
+                });
+                assert!(!more);
+            }
+        };
+        let other = {
+            let eq = eq.clone();
+            thread::spawn(move || push(&eq, 1))
+        };
+
+        push(&eq, 2);
+        other.join().unwrap();
+        assert_eq!(eq.0.depth(), 0);
+        assert_eq!(eq.1.add(0), 0x11);
+    });
+}
+
+#[test]
+fn full_event_queue_says_so_and_loses_nothing() {
+    model(|| {
+        let eq = Arc::new((
+            Eq::<Loom, Vec<Loom>>::new((0..1).map(|_| Eq::<Loom, Vec<Loom>>::slot()).collect())
+                .unwrap(),
+            Exclusive::new(),
+        ));
+        let push = |eq: &(Eq<Loom, Vec<Loom>>, Exclusive)| match eq.0.push(EVENT, 0) {
+            Ok(owner) => {
+                if owner {
+                    let _ = eq.0.run(u32::MAX, |_| {
+                        eq.1.add(1);
+                    });
+                }
+                1
+            }
+            Err(_) => 0,
+        };
+        let other = {
+            let eq = eq.clone();
+            thread::spawn(move || push(&eq))
+        };
+        let queued = push(&eq) + other.join().unwrap();
+
+        assert!(queued >= 1);
+        assert_eq!(eq.1.add(0), queued);
+    });
+}
+
+#[test]
+fn handler_of_one_queue_does_not_overlap() {
+    model(|| {
+        let dev = Device::new();
+        // A device that makes up an event while a real one is on its way.
+        let hostile = {
+            let dev = dev.clone();
+            thread::spawn(move || {
+                if let Ok(true) = dev.eq.push(EVENT, 1) {
+                    dev.dispatch();
+                }
+            })
+        };
+
+        dev.arm.arm(Notify::Next);
+        dev.complete(1);
+        hostile.join().unwrap();
+        assert!(dev.calls.load() >= 1);
+        assert_eq!(dev.context.add(0), dev.calls.load());
+        assert_eq!(dev.eq.depth(), 0);
+    });
+}
+
+#[test]
+fn nothing_is_called_after_destroy() {
+    model(|| {
+        let dev = Device::new();
+
+        dev.arm.arm(Notify::Next);
+        let other = {
+            let dev = dev.clone();
+            thread::spawn(move || dev.complete(1))
+        };
+
+        dev.arm.kill();
+        if dev.arm.is_quiet() {
+            // As if the memory were freed: the handler may not touch it any more.
+            dev.context.add(100);
+        }
+        other.join().unwrap();
+        assert!(dev.arm.is_quiet());
+        assert!(!dev.arm.is_armed());
+        // An event that comes late is dropped.
+        assert!(!dev.arm.begin());
+    });
+}
+
+#[test]
+fn solicited_arming() {
+    model(|| {
+        let dev = Device::new();
+
+        dev.arm.arm(Notify::Solicited);
+        assert!(!dev.arm.fire(false));
+        let other = {
+            let dev = dev.clone();
+            // The stronger arming is not lost, whichever comes first.
+            thread::spawn(move || dev.arm.arm(Notify::Next))
+        };
+
+        dev.arm.arm(Notify::Solicited);
+        other.join().unwrap();
+        assert!(dev.arm.fire(false));
+        assert!(!dev.arm.fire(true));
+    });
+}
