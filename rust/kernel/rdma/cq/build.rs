@@ -312,7 +312,7 @@ impl<K, P: Poller> Initialised<K, P> {
     /// # Errors
     ///
     /// That of `ops.create_cq()`.
-    // Litmus: MP+handler-cqn-rcu+plain, MP+handler-cqn-lock+plain
+    // Litmus: MP+handler-cqn-rcu+plain, MP+handler-cqn-lock+plain, MP+handler-cqn-release+plain
     #[inline]
     pub fn publish(self) -> Result<Published<K, P>> {
         let cq = self.queue.memory.as_ptr();
