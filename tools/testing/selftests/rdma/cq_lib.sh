@@ -550,7 +550,7 @@ cq_siw_retry()
 	CQ_LIMIT=40
 	if [ "$DEV_TYPE" = siw ]; then
 		tries=3
-		CQ_LIMIT=15
+		CQ_LIMIT=8
 	fi
 	for ((try = 1; try <= tries; try++)); do
 		[ "$try" -eq 1 ] || cq_msg "siw: ${SRV[0]}: attempt $try"
