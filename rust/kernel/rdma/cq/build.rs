@@ -361,7 +361,7 @@ impl<P: Poller> Published<Evented, P> {
     /// The handler that polls takes over before that, and also handles an event that came while
     /// the queue was created. A queue without queue pairs has no completions yet, so there is
     /// nothing to miss.
-    // Litmus: MP+comp_wq-arm+rmw
+    // Litmus: MP+comp_wq-arm+rmw, MP+handler-again+once
     #[inline]
     pub fn arm(self) -> Live<P> {
         let Handler { cq, ctx, .. } = *self.hw.handler;
