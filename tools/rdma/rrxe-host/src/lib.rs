@@ -14,21 +14,31 @@
 mod driver {
     pub(crate) mod abi;
     pub(crate) mod arm;
+    pub(crate) mod comp;
+    pub(crate) mod env;
     pub(crate) mod eq;
     pub(crate) mod icrc;
+    pub(crate) mod inflight;
     pub(crate) mod opcode;
     pub(crate) mod owner;
     pub(crate) mod packet;
     pub(crate) mod psn;
     pub(crate) mod qp;
+    pub(crate) mod resp;
     pub(crate) mod ring;
     pub(crate) mod sync;
+    pub(crate) mod tx;
     pub(crate) mod wc;
     pub(crate) mod wire;
     pub(crate) mod wqe;
 }
 
 pub(crate) use driver::*;
+
+#[cfg(test)]
+mod engine;
+#[cfg(test)]
+mod sim;
 
 #[cfg(all(test, feature = "loom"))]
 mod interleave;

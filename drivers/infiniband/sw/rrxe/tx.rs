@@ -1,0 +1,819 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The requester (IBA vol. 1, 9.7.3, 9.8.2 and 9.8.3), and what it shares with the completer.
+//!
+//! One owner at a time has both: [`Tx::run`] sends, [`Tx::receive`](crate::comp) takes responses,
+//! [`Tx::timeout`] takes care of what does not come. The queue pair's state is given by
+//! [`Tx::set_state`], by whoever modifies it and owns this half.
+//!
+//! Three positions in the sequence of packets tell where it is:
+//!
+//! ```text
+//!     una               cursor             snd_max             next
+//!      |--- on its way ---|--- to be sent ---|--- never sent ----|
+//!                              again
+//! ```
+//!
+//! `una` is the first PSN that is not acknowledged, `snd_max` the first that was never sent, `next`
+//! the first of the next work request. The cursor is an entry of the table and a packet in it. To
+//! send again means to put the cursor back to `una`.
+
+use crate::{
+    env::MemError,
+    env::{
+        Dest,
+        Events,
+        Payload,
+        SendError,
+        SendQueue,
+        TxEnv,
+        TxPacket, //
+    },
+    inflight::{
+        Entry,
+        InFlight,
+        Phase, //
+    },
+    opcode::{
+        self,
+        Kind,
+        Position,
+        Transport, //
+    },
+    packet::{
+        Ext,
+        Tail,
+        TxHeaders, //
+    },
+    psn::Psn,
+    qp::state::QpState,
+    wc::{
+        Status,
+        Wc, //
+    },
+    wire::{
+        atomic::AtomicEth,
+        bth::Bth,
+        deth::Deth,
+        pad,
+        reth::Reth, //
+    },
+    wqe::{
+        Data,
+        SendFlags,
+        Work, //
+    },
+};
+use core::ops::DerefMut;
+
+/// The most packets on their way.
+pub(crate) const WINDOW: u32 = 128;
+
+/// An acknowledgment is asked for at least every so many packets.
+const ACK_EVERY: u32 = 16;
+
+/// How many work requests are flushed in one run.
+const FLUSH_BUDGET: u32 = 1024;
+
+/// A retry count that means for ever.
+const RETRY_FOREVER: u8 = 7;
+
+/// Attributes of the queue pair, as far as sending needs them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TxConfig {
+    /// Transport service.
+    pub(crate) transport: Transport,
+    /// This is the general services interface.
+    pub(crate) gsi: bool,
+    /// This queue pair.
+    pub(crate) qpn: u32,
+    /// The other one, if connected.
+    pub(crate) dest_qpn: u32,
+    /// Partition key.
+    pub(crate) pkey: u16,
+    /// Queue key.
+    pub(crate) qkey: u32,
+    /// Path MTU.
+    pub(crate) mtu: u32,
+    /// READs and atomics that may be outstanding.
+    pub(crate) max_rd_atomic: u32,
+    /// How often to try again without an answer.
+    pub(crate) retry_cnt: u8,
+    /// How often to try again without a receive buffer.
+    pub(crate) rnr_retry: u8,
+    /// How long to wait for an answer, in nanoseconds.
+    pub(crate) timeout: Option<u64>,
+    /// All work requests make completions.
+    pub(crate) signal_all: bool,
+    /// Ask for fewer acknowledgments than one per message.
+    pub(crate) thin_acks: bool,
+}
+
+/// Requester and completer.
+#[derive(Debug)]
+pub(crate) struct Tx<V, A> {
+    pub(crate) cfg: TxConfig,
+    pub(crate) q: InFlight<V, A>,
+    pub(crate) state: QpState,
+    /// First PSN of the next work request.
+    pub(crate) next: Psn,
+    /// First PSN that is not acknowledged.
+    pub(crate) una: Psn,
+    /// First PSN that was never sent.
+    pub(crate) snd_max: Psn,
+    /// Cursor: the entry that is sent.
+    cur: u32,
+    /// Cursor: the packet of it that is sent next.
+    cur_pkt: u32,
+    /// Responder's resources that are taken.
+    resources: u32,
+    /// Packets since an acknowledgment was asked for.
+    since_ack: u32,
+    /// Retries that are left.
+    pub(crate) retry_left: u8,
+    /// Retries for want of a receive buffer that are left.
+    pub(crate) rnr_left: u8,
+    /// Sending was begun again and nothing has come since.
+    pub(crate) retrying: bool,
+    /// When to give up waiting for an answer.
+    pub(crate) deadline: Option<u64>,
+    /// Do not send before.
+    pub(crate) rnr_until: Option<u64>,
+    /// It was reported that the queue is drained.
+    drained: bool,
+}
+
+/// What is next.
+enum Step {
+    /// Nothing now.
+    Blocked,
+    /// Do what needs no packet.
+    Local,
+    /// Send a packet.
+    Send,
+}
+
+impl<K, V, A> Tx<V, A>
+where
+    K: Copy,
+    V: DerefMut<Target = [Option<Entry<K>>]>,
+    A: DerefMut<Target = [u8]>,
+{
+    /// Makes a requester that is in reset.
+    pub(crate) fn new(cfg: TxConfig, q: InFlight<V, A>) -> Self {
+        Self {
+            cfg,
+            q,
+            state: QpState::Reset,
+            next: Psn::default(),
+            una: Psn::default(),
+            snd_max: Psn::default(),
+            cur: 0,
+            cur_pkt: 0,
+            resources: 0,
+            since_ack: 0,
+            retry_left: cfg.retry_cnt,
+            rnr_left: cfg.rnr_retry,
+            retrying: false,
+            deadline: None,
+            rnr_until: None,
+            drained: false,
+        }
+    }
+
+    /// Starts, on the way to RTS: PSNs begin with `psn`.
+    pub(crate) fn start(&mut self, cfg: TxConfig, psn: Psn) {
+        self.reset();
+        self.cfg = cfg;
+        self.next = psn;
+        self.una = psn;
+        self.snd_max = psn;
+        self.retry_left = cfg.retry_cnt;
+        self.rnr_left = cfg.rnr_retry;
+    }
+
+    /// Forgets everything that is in flight.
+    pub(crate) fn reset(&mut self) {
+        while self.q.pop().is_some() {}
+        self.cur = self.q.head();
+        self.cur_pkt = 0;
+        self.resources = 0;
+        self.since_ack = 0;
+        self.retrying = false;
+        self.deadline = None;
+        self.rnr_until = None;
+        self.una = self.next;
+        self.snd_max = self.next;
+        self.drained = false;
+    }
+
+    /// Enters a state. Call [`Self::run`] afterwards.
+    pub(crate) fn set_state(&mut self, state: QpState) {
+        self.state = state;
+        self.drained = false;
+        if state == QpState::Reset {
+            self.reset();
+        }
+    }
+
+    /// Returns when [`Self::timeout`] is to be called.
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        if !self.state.sends() {
+            return None;
+        }
+        // While it waits for receive buffers there is nothing to be answered.
+        self.rnr_until.or(self.deadline)
+    }
+
+    /// Sends what can be sent and completes what is done, for at most `budget` packets.
+    pub(crate) fn run<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, budget: u32) -> Events {
+        let mut ev = Events::default();
+        let mut left = budget;
+
+        while self.state.sends() {
+            if !self.retire(env, &mut ev) {
+                break;
+            }
+            match self.step(env) {
+                Step::Blocked => {
+                    self.check_drained(&mut ev);
+                    return ev;
+                }
+                Step::Local => self.run_local(env),
+                Step::Send if left == 0 => {
+                    ev.more = true;
+                    return ev;
+                }
+                Step::Send => {
+                    left -= 1;
+                    if !self.send(env, left > 0) {
+                        return ev;
+                    }
+                }
+            }
+        }
+        if self.state == QpState::Error {
+            self.flush(env, &mut ev);
+        }
+        ev
+    }
+
+    fn check_drained(&mut self, ev: &mut Events) {
+        if self.state == QpState::Sqd && self.q.is_empty() && !self.drained {
+            self.drained = true;
+            ev.drained = true;
+        }
+    }
+
+    /// Completes what is done, in order. Returns false if that was the end.
+    fn retire<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, ev: &mut Events) -> bool {
+        loop {
+            let (entry, status) = match self.q.get(self.q.head()) {
+                Some(e) => match e.phase {
+                    Phase::Open => return true,
+                    Phase::Done => (*e, Status::Success),
+                    Phase::Failed(status) => (*e, status),
+                },
+                None => return true,
+            };
+
+            if self.cur == self.q.head() {
+                self.cur = self.cur.wrapping_add(1);
+                self.cur_pkt = 0;
+            }
+            let _ = self.q.pop();
+            if entry.holds_resource() {
+                self.resources = self.resources.saturating_sub(1);
+            }
+            if !self.complete(env, &entry, status, ev) || status != Status::Success {
+                self.state = QpState::Error;
+                ev.error = true;
+                return false;
+            }
+        }
+    }
+
+    /// Makes a completion, if there is to be one. Returns false if there is no room for it.
+    fn complete<E: TxEnv<Kernel = K>>(
+        &mut self,
+        env: &mut E,
+        entry: &Entry<K>,
+        status: Status,
+        ev: &mut Events,
+    ) -> bool {
+        let wqe = &entry.wqe;
+
+        if status == Status::Success && !self.cfg.signal_all && !wqe.flags.has(SendFlags::SIGNALED)
+        {
+            return true;
+        }
+
+        let wc = Wc {
+            wr_id: wqe.wr_id,
+            status,
+            opcode: wqe.work.wc_opcode(),
+            byte_len: match wqe.work {
+                Work::CompareSwap { .. } | Work::FetchAdd { .. } => 8,
+                _ => wqe.data.len(),
+            },
+            tail: Tail::None,
+            qpn: self.cfg.qpn,
+            src_qp: 0,
+            solicited: false,
+        };
+
+        if env.complete(&wc).is_err() {
+            ev.overflow = true;
+            return false;
+        }
+        true
+    }
+
+    /// Completes everything with an error, in order.
+    fn flush<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, ev: &mut Events) {
+        self.deadline = None;
+        self.rnr_until = None;
+        while let Some(entry) = self.q.pop() {
+            // Once the completion queue is full, the rest is lost; that was reported.
+            if !self.complete(env, &entry, Status::WrFlush, ev) {
+                break;
+            }
+        }
+        self.reset();
+        for _ in 0..FLUSH_BUDGET {
+            let scratch = self.q.tail();
+            let entry = match env.fetch_send(self.q.area_mut(scratch)) {
+                None => return,
+                Some(Ok(wqe)) => Entry {
+                    wqe,
+                    ..Entry::failed(wqe.wr_id, Status::WrFlush, self.next)
+                },
+                Some(Err(bad)) => Entry::failed(bad.wr_id, Status::WrFlush, self.next),
+            };
+
+            if !self.complete(env, &entry, Status::WrFlush, ev) {
+                return;
+            }
+        }
+        ev.more = true;
+    }
+
+    /// Takes the next work request into the table.
+    fn fetch<E: TxEnv<Kernel = K>>(&mut self, env: &mut E) -> bool {
+        if !self.state.begins() || self.q.is_full() {
+            return false;
+        }
+
+        let index = self.q.tail();
+        let entry = match env.fetch_send(self.q.area_mut(index)) {
+            None => return false,
+            Some(Ok(wqe)) => {
+                let npsn = match wqe.work {
+                    Work::Send(_) | Work::Write { .. } | Work::Read { .. } => {
+                        wqe.data.len().div_ceil(self.cfg.mtu.max(1)).max(1)
+                    }
+                    ref work if work.is_local() => 0,
+                    _ => 1,
+                };
+                let mut entry = Entry {
+                    wqe,
+                    first: self.next,
+                    npsn,
+                    phase: Phase::Open,
+                    issued: false,
+                };
+
+                if wqe.work.takes_resource() && self.cfg.max_rd_atomic == 0 {
+                    // It could never be sent.
+                    entry = Entry::failed(wqe.wr_id, Status::LocQpOp, self.next);
+                }
+                entry
+            }
+            Some(Err(bad)) => Entry::failed(bad.wr_id, bad.status, self.next),
+        };
+
+        self.next = self.next.add(entry.npsn);
+        self.q.push(entry);
+        true
+    }
+
+    /// Finds out what is next, and fetches work requests for it.
+    fn step<E: TxEnv<Kernel = K>>(&mut self, env: &mut E) -> Step {
+        if let Some(until) = self.rnr_until {
+            if env.now() < until {
+                return Step::Blocked;
+            }
+            self.rnr_until = None;
+        }
+
+        loop {
+            let Some(entry) = self.q.get(self.cur) else {
+                if self.fetch(env) {
+                    continue;
+                }
+                return Step::Blocked;
+            };
+
+            match entry.phase {
+                Phase::Failed(_) => return Step::Blocked,
+                Phase::Done => {
+                    self.cur = self.cur.wrapping_add(1);
+                    self.cur_pkt = 0;
+                    continue;
+                }
+                Phase::Open => {}
+            }
+            if entry.wqe.work.is_local() {
+                let wait = match entry.wqe.work {
+                    // A key is made invalid only after all that may use it.
+                    Work::LocalInv(_) => self.cur != self.q.head(),
+                    _ => entry.wqe.flags.has(SendFlags::FENCE) && self.resources > 0,
+                };
+
+                return if wait { Step::Blocked } else { Step::Local };
+            }
+            return if self.may_send(entry, entry.first.add(self.cur_pkt), self.resources) {
+                Step::Send
+            } else {
+                Step::Blocked
+            };
+        }
+    }
+
+    /// Tells whether the packet with this PSN of an entry may be sent now.
+    fn may_send(&self, entry: &Entry<K>, psn: Psn, resources: u32) -> bool {
+        if self.cfg.transport != Transport::Rc {
+            return true;
+        }
+        if psn.since(self.una) >= WINDOW {
+            return false;
+        }
+        if entry.issued {
+            return true;
+        }
+        (!entry.wqe.flags.has(SendFlags::FENCE) || resources == 0)
+            && (!entry.wqe.work.takes_resource() || resources < self.cfg.max_rd_atomic)
+    }
+
+    fn run_local<E: SendQueue<Kernel = K>>(&mut self, env: &mut E) {
+        if let Some(entry) = self.q.get_mut(self.cur) {
+            entry.phase = match env.local(&entry.wqe.work) {
+                Ok(()) => Phase::Done,
+                Err(status) => Phase::Failed(status),
+            };
+        }
+    }
+
+    /// Marks the work request at the cursor.
+    fn mark(&mut self, phase: Phase) {
+        if let Some(entry) = self.q.get_mut(self.cur) {
+            entry.phase = phase;
+        }
+    }
+
+    /// Tells whether a packet is sure to be sent after the one with `psn` that ends the message at
+    /// the cursor; only then may the latter do without an acknowledgment.
+    fn another_follows<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, psn: Psn) -> bool {
+        let index = self.cur.wrapping_add(1);
+
+        if self.q.get(index).is_none() && !self.fetch(env) {
+            return false;
+        }
+
+        let holds = self
+            .q
+            .get(self.cur)
+            .is_some_and(|e| !e.issued && e.wqe.work.takes_resource());
+
+        self.q.get(index).is_some_and(|e| {
+            e.phase == Phase::Open
+                && !e.wqe.work.is_local()
+                && self.may_send(e, psn.next(), self.resources + u32::from(holds))
+        })
+    }
+
+    /// Sends the packet at the cursor. Returns false if it has to be tried again later.
+    fn send<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, more: bool) -> bool {
+        let Some(&entry) = self.q.get(self.cur) else {
+            return false;
+        };
+        let wqe = &entry.wqe;
+        let mtu = self.cfg.mtu;
+        let psn = entry.first.add(self.cur_pkt);
+        let total = wqe.data.len();
+        let at = self.cur_pkt.saturating_mul(mtu).min(total);
+        let len = (total - at).min(mtu);
+        let piece = Position::of(self.cur_pkt == 0, at + len == total);
+
+        let (kind, pos, ext, tail, len) = match wqe.work {
+            Work::Send(tail) => (Kind::Send, piece, Ext::None, tail, len),
+            Work::Datagram { qkey, tail, .. } => {
+                if total > mtu {
+                    // Nothing is sent, and for datagrams that is no error (IBA vol. 1, C10-93.1.1).
+                    self.mark(if self.cfg.gsi {
+                        Phase::Failed(Status::LocLen)
+                    } else {
+                        Phase::Done
+                    });
+                    return true;
+                }
+
+                let deth = Deth {
+                    // IBA vol. 1, 10.2.5: the highest bit stands for the own key.
+                    qkey: if qkey >> 31 != 0 { self.cfg.qkey } else { qkey },
+                    src_qp: self.cfg.qpn,
+                };
+
+                (Kind::Send, Position::Only, Ext::Deth(deth), tail, len)
+            }
+            Work::Write { va, rkey, tail } => {
+                let reth = Reth {
+                    va,
+                    rkey,
+                    len: total,
+                };
+
+                let ext = if piece.starts() {
+                    Ext::Reth(reth)
+                } else {
+                    Ext::None
+                };
+
+                (Kind::Write, piece, ext, tail, len)
+            }
+            Work::Read { va, rkey } => {
+                // What has come already is not asked for again.
+                let reth = Reth {
+                    va: va.wrapping_add(u64::from(at)),
+                    rkey,
+                    len: total - at,
+                };
+
+                (
+                    Kind::ReadRequest,
+                    Position::Only,
+                    Ext::Reth(reth),
+                    Tail::None,
+                    0,
+                )
+            }
+            Work::CompareSwap {
+                va,
+                rkey,
+                compare,
+                swap,
+            } => {
+                let atomic = AtomicEth {
+                    va,
+                    rkey,
+                    swap_add: swap,
+                    compare,
+                };
+
+                (
+                    Kind::CompareSwap,
+                    Position::Only,
+                    Ext::Atomic(atomic),
+                    Tail::None,
+                    0,
+                )
+            }
+            Work::FetchAdd { va, rkey, add } => {
+                let atomic = AtomicEth {
+                    va,
+                    rkey,
+                    swap_add: add,
+                    compare: 0,
+                };
+
+                (
+                    Kind::FetchAdd,
+                    Position::Only,
+                    Ext::Atomic(atomic),
+                    Tail::None,
+                    0,
+                )
+            }
+            Work::Flush(feth, reth) => (
+                Kind::Flush,
+                Position::Only,
+                Ext::Flush(feth, reth),
+                Tail::None,
+                0,
+            ),
+            Work::AtomicWrite { va, rkey } => {
+                let reth = Reth { va, rkey, len: 8 };
+
+                (
+                    Kind::AtomicWrite,
+                    Position::Only,
+                    Ext::Reth(reth),
+                    Tail::None,
+                    8,
+                )
+            }
+            Work::LocalInv(_) | Work::BindMw(_) | Work::Kernel(_) => return false,
+        };
+        let tail = if pos.ends() { tail } else { Tail::None };
+        let Some(code) = opcode::code(self.cfg.transport, kind, pos, tail.kind()) else {
+            self.mark(Phase::Failed(Status::LocQpOp));
+            return true;
+        };
+
+        let ack_req = self.cfg.transport == Transport::Rc && {
+            let follows = more
+                && if pos.ends() {
+                    self.cfg.thin_acks && self.another_follows(env, psn)
+                } else {
+                    psn.next().since(self.una) < WINDOW
+                };
+
+            !follows || self.since_ack + 1 >= ACK_EVERY
+        };
+        let (dest_qp, dest) = match wqe.work {
+            Work::Datagram { ah, qpn, .. } => (qpn, Dest::Handle(ah)),
+            _ => (self.cfg.dest_qpn, Dest::Connected),
+        };
+        let bth = Bth {
+            opcode: code,
+            se: wqe.flags.has(SendFlags::SOLICITED)
+                && pos.ends()
+                && (kind == Kind::Send || (kind == Kind::Write && tail != Tail::None)),
+            mig_req: false,
+            pad: pad(len),
+            tver: 0,
+            pkey: self.cfg.pkey,
+            dest_qp,
+            ack_req,
+            psn,
+        };
+        let payload = match wqe.data {
+            _ if len == 0 => Payload::None,
+            Data::Inline(_) => {
+                let bytes = self.q.area(self.cur).get(at as usize..);
+
+                Payload::Bytes(bytes.and_then(|b| b.get(..len as usize)).unwrap_or(&[]))
+            }
+            Data::Sges { .. } => Payload::Sges(self.q.sges(self.cur).range(at, len)),
+        };
+
+        match env.send(&TxPacket {
+            hdr: TxHeaders::new(&bth, &ext, &tail),
+            payload,
+            len,
+            dest,
+        }) {
+            Ok(()) => {}
+            Err(SendError::Busy | SendError::Mem(MemError::Wait)) => return false,
+            Err(SendError::Mem(MemError::Access)) => {
+                self.mark(Phase::Failed(Status::LocProt));
+                return true;
+            }
+            Err(SendError::Handle) => {
+                self.mark(Phase::Failed(Status::LocQpOp));
+                return true;
+            }
+        }
+        self.sent(env.now(), &entry, psn, pos, ack_req);
+        true
+    }
+
+    /// Moves the cursor behind the packet that was sent.
+    fn sent(&mut self, now: u64, entry: &Entry<K>, psn: Psn, pos: Position, ack_req: bool) {
+        let reliable = self.cfg.transport == Transport::Rc;
+        let end = if matches!(entry.wqe.work, Work::Read { .. }) {
+            entry.first.add(entry.npsn)
+        } else {
+            psn.next()
+        };
+
+        if let Some(e) = self.q.get_mut(self.cur) {
+            if !e.issued {
+                e.issued = true;
+                if e.wqe.work.takes_resource() {
+                    self.resources += 1;
+                }
+            }
+            if pos.ends() && !reliable {
+                e.phase = Phase::Done;
+            }
+        }
+        if pos.ends() {
+            self.cur = self.cur.wrapping_add(1);
+            self.cur_pkt = 0;
+        } else {
+            self.cur_pkt += 1;
+        }
+        self.since_ack = if ack_req { 0 } else { self.since_ack + 1 };
+        if !reliable {
+            self.una = end;
+            self.snd_max = end;
+            return;
+        }
+        if end.since(self.una) > self.snd_max.since(self.una) {
+            self.snd_max = end;
+        }
+        if self.deadline.is_none() {
+            self.deadline = self.cfg.timeout.map(|t| now.saturating_add(t));
+        }
+    }
+
+    /// Finds the packet with a PSN: the entry and the packet in it, or the end of the table. What
+    /// needs no packet and was not done yet is not passed over.
+    fn seek(&self, psn: Psn) -> (u32, u32) {
+        self.q
+            .indices()
+            .find_map(|i| {
+                let e = self.q.get(i)?;
+
+                if e.phase != Phase::Open {
+                    // Nothing is sent after one that failed.
+                    return (e.phase != Phase::Done).then_some((i, 0));
+                }
+                if e.npsn == 0 {
+                    return Some((i, 0));
+                }
+                psn.within(e.first, e.npsn).then(|| (i, psn.since(e.first)))
+            })
+            .unwrap_or((self.q.tail(), 0))
+    }
+
+    /// Puts the cursor back to the first packet that is not acknowledged.
+    pub(crate) fn rewind(&mut self) {
+        (self.cur, self.cur_pkt) = self.seek(self.una);
+        self.since_ack = 0;
+    }
+
+    /// Moves the cursor on if what it is at was acknowledged meanwhile.
+    pub(crate) fn catch_up(&mut self) {
+        let (index, pkt) = self.seek(self.una);
+        let head = self.q.head();
+        let at = |index: u32, pkt: u32| (index.wrapping_sub(head), pkt);
+
+        if at(self.cur, self.cur_pkt) < at(index, pkt) {
+            (self.cur, self.cur_pkt) = (index, pkt);
+        }
+    }
+
+    /// Makes the work request that waits for an answer fail. It completes in its turn.
+    pub(crate) fn fail(&mut self, status: Status) {
+        let (index, _) = self.seek(self.una);
+
+        if let Some(entry) = self.q.get_mut(index) {
+            entry.phase = Phase::Failed(status);
+        }
+    }
+
+    /// Tells whether something that was sent is not acknowledged.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.una != self.snd_max
+    }
+
+    /// Sends again from the first packet without an acknowledgment, or fails if that was done often
+    /// enough.
+    pub(crate) fn try_again(&mut self, now: u64) {
+        if self.cfg.retry_cnt != RETRY_FOREVER {
+            let Some(left) = self.retry_left.checked_sub(1) else {
+                self.fail(Status::RetryExc);
+                return;
+            };
+
+            self.retry_left = left;
+        }
+        self.retrying = true;
+        self.deadline = self.cfg.timeout.map(|t| now.saturating_add(t));
+        self.rewind();
+    }
+
+    /// Waits for a receive buffer of the other side, then sends again; or fails if that was done
+    /// often enough.
+    pub(crate) fn wait_for_receiver(&mut self, now: u64, wait: u64) {
+        if self.cfg.rnr_retry != RETRY_FOREVER {
+            let Some(left) = self.rnr_left.checked_sub(1) else {
+                self.fail(Status::RnrRetryExc);
+                return;
+            };
+
+            self.rnr_left = left;
+        }
+        self.rnr_until = Some(now.saturating_add(wait));
+        self.deadline = None;
+        self.rewind();
+    }
+
+    /// Takes note of time. Call [`Self::run`] afterwards.
+    #[doc(alias = "retransmit_timer")]
+    pub(crate) fn timeout<E: TxEnv<Kernel = K>>(&mut self, env: &E) {
+        let now = env.now();
+
+        if !self.state.sends() || self.rnr_until.is_some() {
+            return;
+        }
+        if self.deadline.is_some_and(|d| d <= now) {
+            self.deadline = None;
+            if self.is_waiting() {
+                self.try_again(now);
+            }
+        }
+    }
+}
