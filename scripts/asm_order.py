@@ -473,7 +473,14 @@ def main(directories):
             lines.append(f"{'not ' if faults else ''}ok {number} {arch.name} {name}")
         if rust is None:
             number += 1
-            lines.append(f"ok {number} {arch.name} Rust # SKIP this kernel has no Rust for {arch.name} with these tools")
+            try:
+                with open(os.path.join(directory, "failed"), encoding="utf-8") as f:
+                    lines += [f"# {line}" for line in f.read().splitlines()]
+                lines.append(f"not ok {number} {arch.name} cq_rust.rs compiles")
+                failed += 1
+            except FileNotFoundError:
+                lines.append(f"ok {number} {arch.name} Rust # SKIP this kernel has no Rust for {arch.name} "
+                             "with these tools")
     print("KTAP version 1")
     print(f"1..{number}")
     print("\n".join(lines), flush=True)
