@@ -235,6 +235,8 @@ where
                 break;
             }
             match self.step(env) {
+                // What was fetched may have failed before it began.
+                Step::Blocked if self.head_is_over() => {}
                 Step::Blocked => {
                     self.check_drained(&mut ev);
                     return ev;
@@ -256,6 +258,13 @@ where
             self.flush(env, &mut ev);
         }
         ev
+    }
+
+    /// Tells whether the first work request is to be completed.
+    fn head_is_over(&self) -> bool {
+        self.q
+            .get(self.q.head())
+            .is_some_and(|e| e.phase != Phase::Open)
     }
 
     fn check_drained(&mut self, ev: &mut Events) {

@@ -5,7 +5,6 @@
 use crate::{
     opcode::Transport,
     packet::Tail,
-    qp::state::QpState,
     sim::*,
     wc::{
         Opcode,
@@ -16,8 +15,6 @@ use crate::{
         reth::Reth, //
     },
     wqe::{
-        BindMw,
-        Malformed,
         SendFlags,
         Work, //
     },
@@ -286,7 +283,7 @@ impl Load {
     }
 
     /// Posts receive buffers of a side, as many as given.
-    fn post_recvs(&mut self, world: &mut World, side: usize, mut n: usize) {
+    fn post_recvs(&mut self, world: &mut World, side: usize, n: usize) {
         let done = self.recvs[side].len() - self.buffers[side].len();
 
         for (id, (at, len)) in (done..).zip(self.buffers[side].drain(..n)) {

@@ -38,6 +38,8 @@ pub(crate) use driver::*;
 #[cfg(test)]
 mod engine;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod sim;
 
 #[cfg(all(test, feature = "loom"))]

@@ -124,6 +124,8 @@ pub(crate) struct Host {
     pub(crate) v6: bool,
     pub(crate) handles: u32,
     pub(crate) invalidated: Vec<u32>,
+    /// Room of both completion queues together.
+    pub(crate) room: usize,
 }
 
 impl Host {
@@ -144,6 +146,7 @@ impl Host {
             v6: false,
             handles: 1,
             invalidated: Vec::new(),
+            room: usize::MAX,
         }
     }
 
@@ -369,6 +372,9 @@ impl RecvQueue for Host {
 
 impl CqSink for Host {
     fn complete(&mut self, wc: &Wc) -> Result<(), Overflow> {
+        if self.sent_wcs.len() + self.recv_wcs.len() >= self.room {
+            return Err(Overflow);
+        }
         if wc.is_recv() {
             self.recv_wcs.push(*wc);
         } else {
@@ -437,6 +443,7 @@ pub(crate) struct Node {
     /// Requests and responses that wait for something.
     parked: [VecDeque<Vec<u8>>; 2],
     pub(crate) error: bool,
+    pub(crate) overflow: bool,
     pub(crate) access: bool,
     pub(crate) request: bool,
     pub(crate) drained: u32,
@@ -516,6 +523,7 @@ impl Node {
             qkey: QKEY,
             parked: Default::default(),
             error: false,
+            overflow: false,
             access: false,
             request: false,
             drained: 0,
@@ -525,6 +533,7 @@ impl Node {
 
     fn note(&mut self, ev: Events) -> bool {
         self.error |= ev.error;
+        self.overflow |= ev.overflow;
         self.access |= ev.access;
         self.request |= ev.request;
         self.drained += u32::from(ev.drained);
@@ -588,10 +597,11 @@ impl Node {
     /// Gives waiting packets to the engine, in order.
     fn resume(&mut self) {
         for queue in 0..2 {
-            while let Some(frame) = self.parked[queue].front() {
-                let (net, _, roce) = NetHdr::split(frame).unwrap();
+            while let Some(frame) = self.parked[queue].front().cloned() {
+                let (net, _, roce) = NetHdr::split(&frame).unwrap();
                 let pkt = RxPacket::parse(roce).unwrap();
                 let payload = pkt.payload(roce);
+                let mut events = Events::default();
                 let taken = if queue == 1 {
                     let ip = match net {
                         NetHdr::V4(ip) => grh::from_v4(ip),
@@ -600,9 +610,7 @@ impl Node {
 
                     match self.rx.receive(&mut self.host, &pkt, payload, &ip) {
                         Ok(received) => {
-                            self.error |= received.events.error;
-                            self.access |= received.events.access;
-                            self.request |= received.events.request;
+                            events = received.events;
                             self.dropped += u32::from(received.dropped);
                             true
                         }
@@ -612,6 +620,7 @@ impl Node {
                     self.tx.receive(&mut self.host, &pkt, payload).is_ok()
                 };
 
+                self.note(events);
                 if !taken {
                     break;
                 }
