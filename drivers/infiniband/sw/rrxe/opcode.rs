@@ -179,6 +179,8 @@ pub(crate) struct OpcodeInfo {
 }
 
 /// The largest size of all headers.
+// An index out of bounds would not compile here.
+#[allow(clippy::indexing_slicing)]
 pub(crate) const MAX_HDR_LEN: usize = {
     let mut max = 0;
     let mut code = 0;
@@ -293,6 +295,8 @@ const fn info(
     })
 }
 
+// An index out of bounds would not compile here.
+#[allow(clippy::indexing_slicing)]
 const TABLE: [Option<OpcodeInfo>; 256] = {
     const TRANSPORTS: [Transport; 3] = [Transport::Rc, Transport::Uc, Transport::Ud];
     const KINDS: [Kind; 10] = [

@@ -2,6 +2,9 @@
 
 //! What goes wrong ends as it should: in the right status, in order, and without harm to the rest.
 
+// A test may panic.
+#![allow(clippy::indexing_slicing)]
+
 use crate::{
     opcode::{
         self,

@@ -5,6 +5,9 @@
 //! loom explores the executions that C11 allows for these few threads. A full order of the kernel
 //! (a successful `cmpxchg()`) is a sequentially consistent fence before and after here.
 
+// A test may panic.
+#![allow(clippy::indexing_slicing)]
+
 use crate::{
     arm::{
         Arm,

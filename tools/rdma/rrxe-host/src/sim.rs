@@ -3,6 +3,9 @@
 //! Two queue pairs and a network between them that loses, repeats, delays, reorders and corrupts
 //! packets, all from one seed.
 
+// A test may panic.
+#![allow(clippy::indexing_slicing)]
+
 use crate::{
     env::*,
     icrc::Portable,
@@ -102,12 +105,15 @@ impl Region {
 /// What a work request of the tests has for the kernel only.
 pub(crate) type Kernel = u32;
 
+/// An entry of a send queue: the work request, and its elements or inline bytes.
+pub(crate) type Posted = Result<(SendWqe<Kernel>, Vec<u8>), Malformed>;
+
 /// Surroundings of one queue pair.
 pub(crate) struct Host {
     clock: Rc<Cell<u64>>,
     pub(crate) rng: Rng,
     pub(crate) regions: Vec<Region>,
-    pub(crate) sq: VecDeque<Result<(SendWqe<Kernel>, Vec<u8>), Malformed>>,
+    pub(crate) sq: VecDeque<Posted>,
     pub(crate) rq: VecDeque<Result<RecvWqe, Malformed>>,
     pub(crate) sent_wcs: Vec<Wc>,
     pub(crate) recv_wcs: Vec<Wc>,

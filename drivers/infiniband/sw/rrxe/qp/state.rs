@@ -155,14 +155,14 @@ impl Attrs {
     /// that is being answered never sees its state go away.
     pub(crate) fn are_valid(&self, dev: &Device) -> bool {
         fn up_to(value: Option<u8>, max: u8) -> bool {
-            value.map_or(true, |v| v <= max)
+            value.is_none_or(|v| v <= max)
         }
 
-        self.port.map_or(true, |p| p == 1)
-            && self.alt_port.map_or(true, |p| p == 1)
-            && self.mtu.map_or(true, |m| {
-                matches!(m, 256 | 512 | 1024 | 2048 | 4096) && m <= dev.mtu
-            })
+        self.port.is_none_or(|p| p == 1)
+            && self.alt_port.is_none_or(|p| p == 1)
+            && self
+                .mtu
+                .is_none_or(|m| matches!(m, 256 | 512 | 1024 | 2048 | 4096) && m <= dev.mtu)
             && up_to(self.max_rd_atomic, dev.max_rd_atomic)
             && up_to(self.max_dest_rd_atomic, dev.max_rd_atomic)
             && up_to(self.min_rnr_timer, 31)
