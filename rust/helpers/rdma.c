@@ -3,6 +3,7 @@
 #include <linux/cpumask.h>
 #include <linux/kmemleak.h>
 #include <linux/list.h>
+#include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
 __rust_helper void *rust_helper_rdma_zalloc_obj(struct ib_device *dev, size_t size, gfp_t gfp,
@@ -73,4 +74,9 @@ __rust_helper bool rust_helper_rdma_protocol_iwarp(const struct ib_device *devic
 __rust_helper void rust_helper_kmemleak_not_leak(const void *ptr)
 {
 	kmemleak_not_leak(ptr);
+}
+
+__rust_helper void *rust_helper_rdma_kmalloc(size_t size, gfp_t gfp)
+{
+	return kmalloc(size, gfp);
 }

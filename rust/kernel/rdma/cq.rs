@@ -229,14 +229,20 @@ impl Cq {
         };
         trace::poll(self, asked, rc);
 
-        // A device that claims more than it was asked for does not tell what it stored, and must
-        // not make us read beyond the end.
-        let n = usize::try_from(rc).unwrap_or(0);
-        let n = if warn_on_once!(n > slots.len()) { 0 } else { n };
+        // One comparison for all that is out of the ordinary: nothing there, an error, and a device
+        // that claims more than it was asked for, which does not tell what it stored and must not
+        // make us read beyond the end.
+        if (rc as u32).wrapping_sub(1) >= asked as u32 {
+            warn_on_once!(rc > asked);
+            return Completions {
+                cq: self,
+                slots: &mut [],
+            };
+        }
         // INVARIANT: `poll_cq` returns the number of completions that it stored.
         Completions {
             cq: self,
-            slots: &mut slots[..n],
+            slots: &mut slots[..rc as usize],
         }
     }
 

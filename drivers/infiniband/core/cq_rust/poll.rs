@@ -35,37 +35,41 @@ const __LOG_PREFIX: &[u8] = super::__LOG_PREFIX;
 
 /// Handles up to `budget` completions, fetched as many at a time as `slots` has room for.
 ///
-/// A budget of -1 is no limit. Returns how many completions there were; fewer than the budget
-/// means that the queue was found empty.
+/// Returns how many there were; fewer than the budget means that the queue was found empty.
 #[inline(always)]
-fn process(cq: &Cq, budget: c_int, slots: &mut [WcSlot]) -> c_int {
+fn process(cq: &Cq, budget: u32, slots: &mut [WcSlot]) -> u32 {
     let batch = slots.len();
-    let mut completed: c_int = 0;
+    let mut left = budget;
 
     trace::process(cq);
     loop {
-        // Without a limit this is a number larger than any batch.
-        let left = budget.wrapping_sub(completed) as u32 as usize;
-        let found = cq.poll(&mut slots[..batch.min(left)]);
+        let found = cq.poll(&mut slots[..batch.min(left as usize)]);
         let n = found.len();
         if n == 0 {
             break;
         }
         found.dispatch();
 
-        completed = completed.wrapping_add(n as c_int);
-        if n != batch || (budget != -1 && completed >= budget) {
+        left -= n as u32;
+        if n != batch || left == 0 {
             break;
         }
     }
-    completed
+    budget - left
 }
 
 /// See [`ib_process_cq_direct`](super::ib_process_cq_direct).
 pub(super) fn process_direct(cq: &Cq, budget: c_int) -> c_int {
     let mut slots: [WcSlot; BATCH_DIRECT] = [const { MaybeUninit::uninit() }; BATCH_DIRECT];
 
-    process(cq, budget, &mut slots)
+    // -1 is no limit, or one that is not reached; anything else below zero ends after one batch.
+    let limit = if budget < -1 {
+        BATCH_DIRECT as u32
+    } else {
+        budget as u32
+    };
+
+    process(cq, limit, &mut slots) as c_int
 }
 
 /// What the core does with events and completions.
@@ -100,7 +104,7 @@ impl Poller for CorePoller {
     fn poll_softirq<'a>(mut run: SoftirqRun<'a, Self>) -> Verdict<'a> {
         let cq = run.cq();
         let budget = run.budget();
-        let completed = process(cq, budget, run.slots());
+        let completed = process(cq, budget as u32, run.slots()) as c_int;
         // While the run is ours nobody else feeds the algorithm.
         run.moderate(completed);
 
@@ -120,7 +124,7 @@ impl Poller for CorePoller {
 
     #[inline(always)]
     fn poll_work(mut run: WorkRun<'_, Self>) {
-        let completed = process(run.cq(), BUDGET_WORKQUEUE, run.slots());
+        let completed = process(run.cq(), BUDGET_WORKQUEUE as u32, run.slots()) as c_int;
 
         if completed >= BUDGET_WORKQUEUE
             || run.req_notify(NotifyFlags::NEXT_COMP_OR_MISSED) == Armed::Missed

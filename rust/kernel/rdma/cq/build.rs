@@ -325,10 +325,13 @@ impl<K, P: Poller> Initialised<K, P> {
 
         // SAFETY: `Allocated::new()` has checked that the operation exists, and the queue is
         // complete.
-        to_result(unsafe {
+        let ret = unsafe {
             let create_cq = (*(*cq).device).ops.create_cq.unwrap_unchecked();
             create_cq(cq, &cq_attr, core::ptr::null_mut())
-        })?;
+        };
+        if ret != 0 {
+            to_result(ret)?;
+        }
 
         let Initialised {
             handler, mut queue, ..

@@ -49,7 +49,6 @@ use crate::{
 use core::{
     ffi::c_void,
     marker::PhantomData,
-    mem::MaybeUninit,
     ptr::NonNull, //
 };
 
@@ -131,8 +130,13 @@ impl State {
     /// Allocates the state for `cq`.
     #[inline]
     pub(super) fn new(cq: *mut bindings::ib_cq) -> Result<NonNull<Self>> {
-        let mut state = KBox::<MaybeUninit<Self>>::new_uninit(GFP_KERNEL)?;
-        let p = state.as_mut_ptr().cast::<Self>();
+        // Not by a box, which would call the function that reallocates.
+        //
+        // SAFETY: No requirements.
+        let p: *mut Self =
+            unsafe { bindings::rdma_kmalloc(size_of::<Self>(), GFP_KERNEL.as_raw()) }.cast();
+        let state = NonNull::new(p).ok_or(ENOMEM)?;
+
         // The slots are written by the device before anybody reads them.
         //
         // SAFETY: `p` is valid for writes.
@@ -145,8 +149,7 @@ impl State {
             (&raw mut (*p).pooled).write(false);
             (&raw mut (*p).next).write(core::ptr::null_mut());
         }
-        // SAFETY: A box is not null.
-        Ok(unsafe { NonNull::new_unchecked(KBox::into_raw(state).cast()) })
+        Ok(state)
     }
 
     /// Frees the state.
@@ -156,8 +159,8 @@ impl State {
     /// `state` must come from [`State::new`] and nobody may use it any more.
     #[inline]
     pub(super) unsafe fn free(state: *mut Self) {
-        // SAFETY: By the safety requirement.
-        drop(unsafe { KBox::<MaybeUninit<Self>>::from_raw(state.cast()) });
+        // SAFETY: By the safety requirement; `new()` got it from `kmalloc()`.
+        unsafe { bindings::kfree(state.cast()) };
     }
 
     /// Returns the state of `cq`.
