@@ -186,9 +186,6 @@ pub(crate) trait SendQueue {
     /// Takes the next work request, and copies its elements or inline bytes to `area`.
     fn fetch_send(&mut self, area: &mut [u8]) -> Option<Result<SendWqe<Self::Kernel>, Malformed>>;
 
-    /// Tells whether there is a next work request.
-    fn has_send(&self) -> bool;
-
     /// Does what needs no packet.
     ///
     /// # Errors

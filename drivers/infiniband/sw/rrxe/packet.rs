@@ -35,7 +35,7 @@ use crate::{
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drop {
+pub(crate) enum DropReason {
     /// Shorter than a BTH and an ICRC.
     Short,
     /// Transport header version other than 0.
@@ -68,7 +68,7 @@ pub(crate) enum Drop {
     IpOptions,
 }
 
-impl Drop {
+impl DropReason {
     /// Number of reasons, for arrays of counters.
     pub(crate) const COUNT: usize = Self::IpOptions as usize + 1;
 }
@@ -88,19 +88,19 @@ impl<'a> NetHdr<'a> {
     /// # Errors
     ///
     /// If the bytes are too few or the IP header has options.
-    pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8; 8], &'a [u8]), Drop> {
-        let (ip, rest) = match bytes.first().ok_or(Drop::Short)? {
+    pub(crate) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8; 8], &'a [u8]), DropReason> {
+        let (ip, rest) = match bytes.first().ok_or(DropReason::Short)? {
             0x45 => {
-                let (ip, rest) = bytes.split_first_chunk().ok_or(Drop::Short)?;
+                let (ip, rest) = bytes.split_first_chunk().ok_or(DropReason::Short)?;
                 (Self::V4(ip), rest)
             }
             v if v >> 4 == 6 => {
-                let (ip, rest) = bytes.split_first_chunk().ok_or(Drop::Short)?;
+                let (ip, rest) = bytes.split_first_chunk().ok_or(DropReason::Short)?;
                 (Self::V6(ip), rest)
             }
-            _ => return Err(Drop::IpOptions),
+            _ => return Err(DropReason::IpOptions),
         };
-        let (udp, rest) = rest.split_first_chunk().ok_or(Drop::Short)?;
+        let (udp, rest) = rest.split_first_chunk().ok_or(DropReason::Short)?;
 
         Ok((ip, udp, rest))
     }
@@ -178,7 +178,7 @@ pub(crate) struct RxPacket {
 
 impl RxPacket {
     /// Parses a packet that is in one piece; `bytes` is all that is in the UDP datagram.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Drop> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DropReason> {
         Self::parse_head(bytes, bytes.len())
     }
 
@@ -188,44 +188,44 @@ impl RxPacket {
     /// # Errors
     ///
     /// The reason to drop the packet.
-    pub(crate) fn parse_head(head: &[u8], total: usize) -> Result<Self, Drop> {
+    pub(crate) fn parse_head(head: &[u8], total: usize) -> Result<Self, DropReason> {
         let (bytes, rest) = head
             .split_first_chunk::<{ Bth::LEN }>()
-            .ok_or(Drop::Short)?;
+            .ok_or(DropReason::Short)?;
         let bth = Bth::parse(bytes);
 
         if total < Bth::LEN + ICRC_LEN {
-            return Err(Drop::Short);
+            return Err(DropReason::Short);
         }
         if bth.tver != 0 {
-            return Err(Drop::Version);
+            return Err(DropReason::Version);
         }
 
-        let op = opcode::lookup(bth.opcode).ok_or(Drop::Opcode)?;
+        let op = opcode::lookup(bth.opcode).ok_or(DropReason::Opcode)?;
 
         let len = total
             .checked_sub(op.hdr_len + usize::from(bth.pad) + ICRC_LEN)
             .and_then(|len| u32::try_from(len).ok())
-            .ok_or(Drop::Length)?;
+            .ok_or(DropReason::Length)?;
 
         // More than is needed to fill the last word is not padding.
         if pad(len) != bth.pad {
-            return Err(Drop::Length);
+            return Err(DropReason::Length);
         }
         if (!op.payload && len != 0) || (op.kind == Kind::AtomicWrite && len != 8) {
-            return Err(Drop::Payload);
+            return Err(DropReason::Payload);
         }
         if bth.dest_qp == 0 || (bth.dest_qp == Bth::QPN_MASK && op.transport != Transport::Ud) {
-            return Err(Drop::DestQp);
+            return Err(DropReason::DestQp);
         }
 
-        let (ext, rest) = Self::parse_ext(op.ext, rest).ok_or(Drop::Length)?;
+        let (ext, rest) = Self::parse_ext(op.ext, rest).ok_or(DropReason::Length)?;
         let tail = match op.tail {
             TailKind::None => Tail::None,
-            TailKind::Imm => Tail::Imm(*rest.first_chunk().ok_or(Drop::Length)?),
-            TailKind::Inv => {
-                Tail::Inv(u32::from_be_bytes(*rest.first_chunk().ok_or(Drop::Length)?))
-            }
+            TailKind::Imm => Tail::Imm(*rest.first_chunk().ok_or(DropReason::Length)?),
+            TailKind::Inv => Tail::Inv(u32::from_be_bytes(
+                *rest.first_chunk().ok_or(DropReason::Length)?,
+            )),
         };
 
         // INVARIANT: `len` is what is left of the packet, and is 0 if it has to be.
@@ -287,21 +287,23 @@ impl RxPacket {
     ///
     /// # Errors
     ///
-    /// [`Drop::Icrc`] if it does not fit.
+    /// [`DropReason::Icrc`] if it does not fit.
     pub(crate) fn check_icrc<C: Crc32>(
         net: &NetHdr<'_>,
         udp: &[u8; 8],
         bytes: &[u8],
-    ) -> Result<(), Drop> {
-        let (bth, rest) = bytes.split_first_chunk().ok_or(Drop::Short)?;
-        let (rest, want) = rest.split_last_chunk::<ICRC_LEN>().ok_or(Drop::Short)?;
+    ) -> Result<(), DropReason> {
+        let (bth, rest) = bytes.split_first_chunk().ok_or(DropReason::Short)?;
+        let (rest, want) = rest
+            .split_last_chunk::<ICRC_LEN>()
+            .ok_or(DropReason::Short)?;
         let mut icrc = net.icrc::<C>(udp, bth);
 
         icrc.update(rest);
         if icrc.finish() == *want {
             Ok(())
         } else {
-            Err(Drop::Icrc)
+            Err(DropReason::Icrc)
         }
     }
 }
@@ -330,25 +332,25 @@ impl Admission {
     /// # Errors
     ///
     /// The reason to drop the packet.
-    pub(crate) fn admit(&self, pkt: &RxPacket) -> Result<(), Drop> {
+    pub(crate) fn admit(&self, pkt: &RxPacket) -> Result<(), DropReason> {
         if pkt.op.transport != self.transport {
-            return Err(Drop::Service);
+            return Err(DropReason::Service);
         }
         if !(if pkt.op.kind.is_request() {
             self.responds
         } else {
             self.requests
         }) {
-            return Err(Drop::State);
+            return Err(DropReason::State);
         }
         if !self.address {
-            return Err(Drop::Address);
+            return Err(DropReason::Address);
         }
         if !pkey_match(pkt.bth.pkey, self.pkey) {
-            return Err(Drop::Pkey);
+            return Err(DropReason::Pkey);
         }
         match pkt.ext {
-            Ext::Deth(deth) if deth.qkey != self.qkey => Err(Drop::Qkey),
+            Ext::Deth(deth) if deth.qkey != self.qkey => Err(DropReason::Qkey),
             _ => Ok(()),
         }
     }
@@ -427,7 +429,7 @@ mod tests {
     use super::{
         pkey_match,
         vectors::VECTORS,
-        Drop,
+        DropReason,
         NetHdr,
         RxPacket,
         TxHeaders, //
@@ -506,7 +508,7 @@ mod tests {
         for len in 0..16 {
             assert_eq!(
                 RxPacket::parse(bytes.get(..len).unwrap_or(&[])),
-                Err(Drop::Short)
+                Err(DropReason::Short)
             );
         }
         // Without padding a payload has whole words.

@@ -99,6 +99,11 @@ pub(crate) struct RxConfig {
     pub(crate) rights: Rights,
     /// Code of the time that the other side waits for receive buffers.
     pub(crate) min_rnr_timer: u8,
+    /// The answer to a repeated request for the rest of a READ goes on with "middle" and "last", as
+    /// if it were the first answer. The C driver's requester takes nothing else once it has a part
+    /// of the data, although the repeated request is a READ of its own, whose answer begins with
+    /// "first" or "only". Our requester takes both.
+    pub(crate) resume_in_place: bool,
     /// Receive buffers are of a shared queue, which is not flushed.
     pub(crate) shared: bool,
 }
@@ -939,6 +944,7 @@ where
         let at = job.sent.saturating_mul(self.cfg.mtu).min(job.len);
         let len = (job.len - at).min(self.cfg.mtu);
         let last = job.sent + 1 >= npsn;
+        let start = job.sent == 0 && (job.psn == res.psn || !self.cfg.resume_in_place);
 
         let (kind, pos, ext) = match res.what {
             What::Atomic(value) => (
@@ -946,7 +952,7 @@ where
                 Position::Only,
                 Ext::AtomicAck(aeth, value),
             ),
-            What::Read | What::Done(_) => match Position::of(job.sent == 0, last) {
+            What::Read | What::Done(_) => match Position::of(start, last) {
                 Position::Middle => (Kind::ReadResponse, Position::Middle, Ext::None),
                 pos => (Kind::ReadResponse, pos, Ext::Aeth(aeth)),
             },

@@ -19,10 +19,10 @@
 //! send again means to put the cursor back to `una`.
 
 use crate::{
-    env::MemError,
     env::{
         Dest,
         Events,
+        MemError,
         Payload,
         SendError,
         SendQueue,
@@ -190,6 +190,16 @@ where
         self.snd_max = psn;
         self.retry_left = cfg.retry_cnt;
         self.rnr_left = cfg.rnr_retry;
+    }
+
+    /// Changes attributes that may change while the queue pair works; the path MTU is none of them.
+    pub(crate) fn configure(&mut self, cfg: TxConfig) {
+        self.cfg = TxConfig {
+            mtu: self.cfg.mtu,
+            ..cfg
+        };
+        self.retry_left = self.retry_left.min(cfg.retry_cnt);
+        self.rnr_left = self.rnr_left.min(cfg.rnr_retry);
     }
 
     /// Forgets everything that is in flight.
@@ -637,7 +647,7 @@ where
                     psn.next().since(self.una) < WINDOW
                 };
 
-            !follows || self.since_ack + 1 >= ACK_EVERY
+            !follows || self.since_ack >= ACK_EVERY - 1
         };
         let (dest_qp, dest) = match wqe.work {
             Work::Datagram { ah, qpn, .. } => (qpn, Dest::Handle(ah)),
@@ -713,7 +723,11 @@ where
         } else {
             self.cur_pkt += 1;
         }
-        self.since_ack = if ack_req { 0 } else { self.since_ack + 1 };
+        self.since_ack = if ack_req {
+            0
+        } else {
+            self.since_ack.saturating_add(1)
+        };
         if !reliable {
             self.una = end;
             self.snd_max = end;

@@ -440,6 +440,56 @@ fn empty_requests_need_no_key() {
     assert_eq!(sent(&world).len(), 20);
 }
 
+/// The rest of a READ whose end was lost, in the two ways to answer it.
+#[test]
+fn rest_of_a_read() {
+    for (resume_in_place, want) in [(true, [0x0e, 0x0e, 0x0f]), (false, [0x0d, 0x0e, 0x0f])] {
+        let mut world = world(Setup::QUIET);
+        let mut cfg = *world.nodes[1].rx.config();
+        let read = Work::Read {
+            va: va(SRC, 3),
+            rkey: SRC,
+        };
+
+        cfg.resume_in_place = resume_in_place;
+        world.nodes[1].rx.configure(cfg);
+        world.nodes[0].post(0, SIG, read, &[(DST, 0, 5000)]);
+        world.nodes[0].work();
+        let request = world.nodes[0].host.out.pop_front().unwrap();
+
+        world.nodes[1].receive(request);
+        world.nodes[1].work();
+        assert_eq!(world.nodes[1].host.out.len(), 5);
+        for _ in 0..2 {
+            let answer = world.nodes[1].host.out.pop_front().unwrap();
+
+            world.nodes[0].receive(answer);
+        }
+        world.nodes[1].host.out.clear();
+        assert_eq!(sent(&world), []);
+
+        // Until the timeout asks for the rest.
+        while world.nodes[1].host.out.is_empty() {
+            assert!(world.step());
+            world.nodes[1].work();
+        }
+        let codes: Vec<_> = world.nodes[1]
+            .host
+            .out
+            .iter()
+            .map(|f| RxPacket::parse(&f[28..]).unwrap().op.code)
+            .collect();
+
+        assert_eq!(codes, want);
+        world.settle(1000);
+        assert_eq!(sent(&world), [(0, Status::Success)]);
+        assert_eq!(
+            world.nodes[0].bytes(DST, 0, 5000),
+            world.nodes[1].bytes(SRC, 3, 5000)
+        );
+    }
+}
+
 #[test]
 fn rights_of_the_queue_pair() {
     let mut world = world(Setup::QUIET);

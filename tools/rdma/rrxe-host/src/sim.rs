@@ -356,10 +356,6 @@ impl SendQueue for Host {
         }))
     }
 
-    fn has_send(&self) -> bool {
-        !self.sq.is_empty()
-    }
-
     fn local(&mut self, work: &Work<Kernel>) -> Result<(), Status> {
         self.local.push(*work);
         match work {
@@ -501,6 +497,7 @@ impl Node {
                     flush: true,
                 },
                 min_rnr_timer: 12,
+                resume_in_place: s.seed % 2 == 0,
                 shared: false,
             },
             (0..s.resources).map(|_| None).collect::<Vec<_>>(),
