@@ -45,7 +45,7 @@ t_server()
 	cq_do exportfs -i -o rw,no_root_squash,fsid=0,insecure,no_subtree_check \
 		"$CQ_IP:$CQ_TMP/export" || return "$CQ_FATAL"
 	cq_defer "exportfs -f"
-	cq_defer "echo 0 > $NFSD/threads"
+	cq_defer "cq_limit 20 sh -c 'echo 0 > $NFSD/threads'"
 	cq_do cq_limit 20 rpc.nfsd -N 3 -V 4 -V 4.2 2 || return "$CQ_FATAL"
 	cq_put "rdma 20049" "$NFSD/portlist" || return "$CQ_FATAL"
 	grep -q "rdma 20049" "$NFSD/portlist" || return "$CQ_FATAL"
@@ -57,9 +57,15 @@ nfs_mount()
 		"$CQ_IP:/" "$CQ_TMP/mnt"
 }
 
+nfs_umount()
+{
+	grep -q " $CQ_TMP/mnt " /proc/self/mounts || return 0
+	cq_limit 20 umount -f "$CQ_TMP/mnt" || umount -l "$CQ_TMP/mnt"
+}
+
 t_mount()
 {
-	cq_defer "! mountpoint -q $CQ_TMP/mnt || umount -f $CQ_TMP/mnt || umount -l $CQ_TMP/mnt"
+	cq_defer "nfs_umount"
 	nfs_mount rw || return "$CQ_FATAL"
 	grep -q " $CQ_TMP/mnt nfs4 .*proto=rdma" /proc/self/mounts ||
 		cq_bad "the mount does not use RDMA"
