@@ -251,10 +251,13 @@ where
                     self.check_drained(&mut ev);
                     return ev;
                 }
-                Step::Local => self.run_local(env),
-                Step::Send if left == 0 => {
+                _ if left == 0 => {
                     ev.more = true;
                     return ev;
+                }
+                Step::Local => {
+                    left -= 1;
+                    self.run_local(env);
                 }
                 Step::Send => {
                     left -= 1;

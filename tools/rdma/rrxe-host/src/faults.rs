@@ -440,6 +440,113 @@ fn empty_requests_need_no_key() {
     assert_eq!(sent(&world).len(), 20);
 }
 
+/// Returns how many packets of a side have a syndrome.
+fn syndromes(world: &World, side: usize, syndrome: u8) -> usize {
+    world
+        .seen
+        .iter()
+        .filter(|(s, pkt)| {
+            *s == side && matches!(pkt.ext, Ext::Aeth(aeth) if aeth.syndrome == syndrome)
+        })
+        .count()
+}
+
+#[test]
+fn lost_packet_is_reported_once() {
+    for lost in 0..19 {
+        let mut world = world(Setup::QUIET);
+
+        world.nodes[0].post(0, SIG, write(va(DST, 0), DST), &[(SRC, 5, 20 * 1024)]);
+        world.nodes[0].work();
+        assert_eq!(world.nodes[0].host.out.len(), 20);
+        world.nodes[0].host.out.remove(lost);
+        world.settle(1000);
+        assert_eq!(sent(&world), [(0, Status::Success)]);
+        assert_eq!(
+            world.nodes[0].bytes(SRC, 5, 20480),
+            world.nodes[1].bytes(DST, 0, 20480)
+        );
+        // One report, and all from the lost packet on again; no waiting for the timeout.
+        assert_eq!(syndromes(&world, 1, 0x60), 1);
+        assert_eq!(
+            world.seen.iter().filter(|s| s.0 == 0).count(),
+            19 + 20 - lost
+        );
+        assert!(world.now() < 100_000);
+    }
+}
+
+#[test]
+fn receiver_says_once_that_it_is_not_ready() {
+    let mut world = world(Setup::QUIET);
+
+    for id in 0..10 {
+        world.nodes[0].post(id, SIG, SEND, &[(SRC, 0, 8)]);
+    }
+    while world.now() < 600_000 {
+        world.step();
+        if world.now() == 10_000 && world.nodes[1].host.rq.is_empty() {
+            for id in 0..10 {
+                world.nodes[1].post_recv(id, DST, 0, 8);
+            }
+        }
+    }
+    world.settle(1000);
+    assert_eq!(sent(&world).len(), 10);
+    assert_eq!(syndromes(&world, 1, 0x20 | 12), 1);
+    assert_eq!(syndromes(&world, 1, 0x60), 0);
+}
+
+/// Repeated requests are answered, but not done again.
+#[test]
+fn repeated_requests() {
+    for work in [
+        SEND,
+        write(va(DST, 0), DST),
+        Work::FetchAdd {
+            va: va(DST, 0),
+            rkey: DST,
+            add: 5,
+        },
+        Work::Read {
+            va: va(SRC, 0),
+            rkey: SRC,
+        },
+    ] {
+        let mut world = world(Setup::QUIET);
+        let from = if matches!(work, Work::Send(_) | Work::Write { .. }) {
+            SRC
+        } else {
+            DST
+        };
+
+        world.nodes[1].post_recv(0, DST, 64, 8);
+        world.nodes[1].post_recv(1, DST, 64, 8);
+        world.nodes[0].post(0, SIG, work, &[(from, 0, 8)]);
+        world.nodes[0].work();
+
+        let request = world.nodes[0].host.out[0].clone();
+        let mut answers = Vec::new();
+        let mut after = Vec::new();
+
+        for _ in 0..3 {
+            world.nodes[1].receive(request.clone());
+            world.nodes[1].work();
+            assert_eq!(world.nodes[1].host.out.len(), 1, "{work:?}");
+            let frame = world.nodes[1].host.out.pop_front().unwrap();
+
+            // Without IP header and ICRC.
+            answers.push(frame[28..frame.len() - 4].to_vec());
+            after.push(world.nodes[1].bytes(DST, 0, 100).to_vec());
+        }
+        assert_eq!(answers[0], answers[1]);
+        assert_eq!(answers[0], answers[2]);
+        assert_eq!(after[0], after[1]);
+        assert_eq!(after[0], after[2]);
+        assert!(received(&world).len() <= 1);
+    }
+}
+
 /// The rest of a READ whose end was lost, in the two ways to answer it.
 #[test]
 fn rest_of_a_read() {

@@ -40,6 +40,8 @@ mod engine;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod props;
+#[cfg(test)]
 mod sim;
 
 #[cfg(all(test, feature = "loom"))]

@@ -736,6 +736,8 @@ pub(crate) struct World {
     flying: Vec<(u64, usize, u64, Vec<u8>)>,
     count: u64,
     pub(crate) delivered: u64,
+    /// Headers of what was sent, by which side.
+    pub(crate) seen: Vec<(usize, RxPacket)>,
 }
 
 impl World {
@@ -753,6 +755,7 @@ impl World {
             flying: Vec::new(),
             count: 0,
             delivered: 0,
+            seen: Vec::new(),
         }
     }
 
@@ -764,6 +767,9 @@ impl World {
     fn transmit(&mut self) {
         for side in 0..2 {
             while let Some(mut frame) = self.nodes[side].host.out.pop_front() {
+                let (_, _, roce) = NetHdr::split(&frame).unwrap();
+
+                self.seen.push((side, RxPacket::parse(roce).unwrap()));
                 if self.rng.per_mille(self.setup.loss) {
                     continue;
                 }
