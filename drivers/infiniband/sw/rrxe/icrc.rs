@@ -103,14 +103,14 @@ impl<C: Crc32> Icrc<C> {
         let mut bth = *bth;
 
         bth[Bth::RESV8] = 0xff;
-
-        let masked = ip
-            .into_iter()
-            .chain([s0, s1, d0, d1, l0, l1, 0xff, 0xff])
-            .chain(bth);
-
-        for (to, from) in buf.iter_mut().zip(masked) {
-            *to = from;
+        if let Some((to, rest)) = buf.split_first_chunk_mut() {
+            *to = ip;
+            if let Some((to, rest)) = rest.split_first_chunk_mut() {
+                *to = [s0, s1, d0, d1, l0, l1, 0xff, 0xff];
+                if let Some((to, _)) = rest.split_first_chunk_mut() {
+                    *to = bth;
+                }
+            }
         }
 
         let len = N + 8 + Bth::LEN;

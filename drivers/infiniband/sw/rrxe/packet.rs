@@ -404,13 +404,13 @@ impl TxHeaders {
         this
     }
 
-    fn push(&mut self, header: &[u8]) {
+    fn push<const N: usize>(&mut self, header: &[u8; N]) {
         let free = self.bytes.get_mut(self.len..).unwrap_or(&mut []);
 
-        for (to, from) in free.iter_mut().zip(header) {
-            *to = *from;
+        if let Some(place) = free.first_chunk_mut() {
+            *place = *header;
+            self.len += N;
         }
-        self.len = MAX_HDR_LEN.min(self.len + header.len());
     }
 
     /// Returns the bytes.

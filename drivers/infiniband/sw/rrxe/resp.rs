@@ -203,6 +203,8 @@ pub(crate) struct Rx<V> {
     resources: V,
     /// Count of resources so far; the next one goes to this place in the ring.
     next: usize,
+    /// A resource may have a job; if not, there is no need to look.
+    jobs: bool,
     /// What goes out behind all resources.
     reply: Option<(Psn, Syndrome)>,
 }
@@ -224,6 +226,7 @@ where
             recv: None,
             resources,
             next: 0,
+            jobs: false,
             reply: None,
         }
     }
@@ -251,7 +254,7 @@ where
 
     /// Tells whether there is something to send.
     pub(crate) fn has_replies(&self) -> bool {
-        self.reply.is_some() || self.resources.iter().flatten().any(|r| r.job.is_some())
+        self.reply.is_some() || self.jobs
     }
 
     /// Takes a request, which was let in by [`crate::packet::Admission`]. `ip` is what
@@ -674,6 +677,7 @@ where
             *place = Some(resource);
         }
         self.next = self.next.wrapping_add(1);
+        self.jobs = true;
         // The answer acknowledges what is before it.
         self.reply = None;
     }
@@ -734,6 +738,7 @@ where
         };
 
         res.job = Some(job);
+        self.jobs = true;
     }
 
     fn receive_uc<E: RxEnv>(
@@ -854,7 +859,7 @@ where
     pub(crate) fn pump<E: Wire>(&mut self, env: &mut E, budget: u32) -> Events {
         let mut ev = Events::default();
         let mut left = budget;
-        let ring = self.resources.len();
+        let ring = if self.jobs { self.resources.len() } else { 0 };
 
         // From the oldest to the newest.
         for i in 0..ring {
@@ -894,6 +899,7 @@ where
             }
         }
 
+        self.jobs = false;
         if let Some((psn, syndrome)) = self.reply {
             if left == 0 {
                 ev.more = true;
@@ -1041,6 +1047,7 @@ where
         for r in self.resources.iter_mut().flatten() {
             r.job = None;
         }
+        self.jobs = false;
         self.reply = None;
         self.dead = true;
     }
