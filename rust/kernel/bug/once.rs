@@ -35,8 +35,11 @@ macro_rules! warn_on_once {
         const ONCE_STR: &str = file!();
 
         if cond {
+            #[cfg(CONFIG_BUG)]
             const ONCE_FLAGS: u32 = $crate::bindings::BUGFLAG_ONCE
                 | $crate::bug::bugflag_taint($crate::bindings::TAINT_WARN);
+            #[cfg(not(CONFIG_BUG))]
+            const ONCE_FLAGS: u32 = 0;
 
             // Where a warning has no entry in the bug table nothing remembers it.
             #[cfg(any(CONFIG_UML, CONFIG_LOONGARCH, CONFIG_ARM))]

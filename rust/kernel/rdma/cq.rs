@@ -7,8 +7,8 @@
 //! which one comes to life; each step is a type that only the step before can turn into:
 //!
 //! ```text
-//! Allocated --set_handler()--> Initialised<K> --publish()--> Published<K> --arm()-----> Live
-//!                                                              K = Direct --unarmed()-> Live
+//! Allocated --set_events()--> Initialised<Evented> --publish()--> Published<Evented> --arm()--> Live
+//! Allocated --set_direct()--> Initialised<Direct> --publish()--> Published<Direct> --unarmed()--> Live
 //! ```
 //!
 //! | step | what it does | pairs with |
@@ -123,6 +123,37 @@ impl PollContext {
             Self::Softirq => bindings::ib_poll_context_IB_POLL_SOFTIRQ,
             Self::Workqueue(Wq::Bound) => bindings::ib_poll_context_IB_POLL_WORKQUEUE,
             Self::Workqueue(Wq::Unbound) => bindings::ib_poll_context_IB_POLL_UNBOUND_WORKQUEUE,
+        }
+    }
+}
+
+impl PollContext {
+    /// Which of the contexts with events it is; none if there are no events.
+    #[inline]
+    pub fn events(self) -> Option<EventContext> {
+        match self {
+            Self::Direct => None,
+            Self::Softirq => Some(EventContext::Softirq),
+            Self::Workqueue(wq) => Some(EventContext::Workqueue(wq)),
+        }
+    }
+}
+
+/// A [`PollContext`] in which events make the poller run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventContext {
+    /// See [`PollContext::Softirq`].
+    Softirq,
+    /// See [`PollContext::Workqueue`].
+    Workqueue(Wq),
+}
+
+impl From<EventContext> for PollContext {
+    #[inline]
+    fn from(ctx: EventContext) -> Self {
+        match ctx {
+            EventContext::Softirq => Self::Softirq,
+            EventContext::Workqueue(wq) => Self::Workqueue(wq),
         }
     }
 }

@@ -26,6 +26,8 @@ use kernel::{
     warn_on_once,
 };
 
+// Initialised at compile time, which Rust cannot say yet; see cq_rust_glue.c. It is never accessed
+// by this name, only its address is taken.
 extern "C" {
     static mut ib_cq_live_lock: bindings::spinlock_t;
 }
@@ -58,10 +60,9 @@ pub(super) unsafe fn make(
     // SAFETY: The caller promises that `name` lives long enough.
     let queue = unsafe { Allocated::new(dev, attr, name) }.map_err(traced)?;
 
-    Ok(match ctx {
-        PollContext::Direct => queue.set_direct().publish().map_err(traced)?.unarmed(),
-        PollContext::Softirq => queue.set_softirq().publish().map_err(traced)?.arm(),
-        PollContext::Workqueue(wq) => queue.set_workqueue(wq).publish().map_err(traced)?.arm(),
+    Ok(match ctx.events() {
+        None => queue.set_direct().publish().map_err(traced)?.unarmed(),
+        Some(ctx) => queue.set_events(ctx).publish().map_err(traced)?.arm(),
     })
 }
 

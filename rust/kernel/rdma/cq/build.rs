@@ -11,10 +11,10 @@ use super::{
         State, //
     },
     Cq,
+    EventContext,
     NotifyFlags,
     PollContext,
-    Poller,
-    Wq, //
+    Poller, //
 };
 use crate::{
     bindings,
@@ -196,14 +196,8 @@ impl Allocated {
 
     /// Makes the queue ready for events.
     #[inline]
-    pub fn set_softirq<P: Poller>(self) -> Initialised<Evented, P> {
-        self.set_handler(PollContext::Softirq)
-    }
-
-    /// Makes the queue ready for events.
-    #[inline]
-    pub fn set_workqueue<P: Poller>(self, wq: Wq) -> Initialised<Evented, P> {
-        self.set_handler(PollContext::Workqueue(wq))
+    pub fn set_events<P: Poller>(self, ctx: EventContext) -> Initialised<Evented, P> {
+        self.set_handler(ctx.into())
     }
 
     #[inline]

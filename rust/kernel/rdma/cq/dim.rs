@@ -17,6 +17,7 @@ use crate::{
     prelude::*,
     rdma::trace,
     sync::atomic::{
+        Acquire,
         Atomic,
         Release, //
     },
@@ -86,6 +87,8 @@ impl<P: Poller> WorkItem for DimWork<P> {
     type Pointer = DimPtr<P>;
 
     /// Applies the moderation that the algorithm has chosen.
+    //
+    // Litmus: LB+dim-state+acquire
     fn run(this: DimPtr<P>) {
         let dim = this.0.as_ptr();
         // SAFETY: The work item runs, so the `struct dim` is alive, and so is its queue: `stop()`
@@ -99,11 +102,11 @@ impl<P: Poller> WorkItem for DimWork<P> {
         };
         let new = P::MODERATION[index.min(P::MODERATION.len() - 1)];
 
-        // The poller looks at the state from another CPU; it may go on to measure from here.
+        // The poller looks at the state from another CPU; it may go on to measure from here, and
+        // to change what was read above.
         //
-        // SAFETY: `state` is a byte of the C object that is alive; `i8` has the same size.
-        let state = unsafe { Atomic::<i8>::from_ptr((&raw mut (*dim).state).cast()) };
-        state.store(bindings::dim_state_DIM_START_MEASURE as i8, Release);
+        // SAFETY: The C object is alive.
+        unsafe { state(dim) }.store(bindings::dim_state_DIM_START_MEASURE as i8, Release);
 
         trace::modify(cq, new.comps, new.usec);
         // SAFETY: `enable()` has checked that the operation exists.
@@ -113,6 +116,18 @@ impl<P: Poller> WorkItem for DimWork<P> {
             }
         }
     }
+}
+
+/// The state of the algorithm, for access from the poller and the work item at a time.
+///
+/// # Safety
+///
+/// `dim` must be valid for the whole of `'a`.
+#[inline]
+unsafe fn state<'a>(dim: *mut bindings::dim) -> &'a Atomic<i8> {
+    // SAFETY: By the safety requirement; a byte of C has the size of an `i8`. `rdma_dim()` writes
+    // it while the work item does not run, and is called by the poller only, which also reads it.
+    unsafe { Atomic::from_ptr((&raw mut (*dim).state).cast()) }
 }
 
 /// Turns moderation on for a queue, if its device can do it and its context has events.
@@ -191,6 +206,8 @@ pub(super) unsafe fn free(cq: *mut bindings::ib_cq) {
 }
 
 /// Tells the algorithm about the completions of one run of the poller.
+//
+// Litmus: LB+dim-state+acquire
 ///
 /// # Safety
 ///
@@ -200,7 +217,12 @@ pub(super) unsafe fn update(cq: *mut bindings::ib_cq, completions: i32) {
     // SAFETY: The caller promises that `cq` is valid; `dim` is constant while it is published.
     unsafe {
         let dim = (*cq).dim;
-        if !dim.is_null() {
+        if dim.is_null() {
+            return;
+        }
+        // While a profile is being applied there is nothing to measure, and the work item reads
+        // what the algorithm writes: it has to see the end of that.
+        if state(dim).load(Acquire) != bindings::dim_state_DIM_APPLY_NEW_PROFILE as i8 {
             bindings::rdma_dim(dim, completions as u64);
         }
     }

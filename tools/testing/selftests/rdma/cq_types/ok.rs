@@ -6,6 +6,7 @@ use kernel::{
     prelude::*,
     rdma::cq::{
         Allocated,
+        EventContext,
         Live,
         Poller, //
     },
@@ -13,7 +14,7 @@ use kernel::{
 
 /// A queue with events is armed after it is published.
 pub fn evented<P: Poller>(queue: Allocated) -> Result<Live<P>> {
-    Ok(queue.set_softirq().publish()?.arm())
+    Ok(queue.set_events(EventContext::Softirq).publish()?.arm())
 }
 
 /// A queue without events is not.
