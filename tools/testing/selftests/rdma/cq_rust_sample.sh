@@ -17,6 +17,10 @@ BYTES=4096
 DEPTH=16
 DEEP=1024
 SIZES="1 3 4095 65537 1048576"
+# In which contexts the device is removed, idle and busy, and the module.
+REMOVE="0 1 2 3"
+REMOVE_BUSY="0 1 2 3"
+UNLOAD_BUSY="0 1 2 3"
 # Far more than there is time for.
 ENDLESS=4000000000
 SPOIL=
@@ -210,7 +214,7 @@ t_remove()
 	local ctx
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
-	for ctx in 0 1 2 3; do
+	for ctx in $REMOVE; do
 		sample_begin "remove $ctx"
 		sample_load "poll_ctx=$ctx" "completions=$COMPLETIONS" "depth=$DEPTH" || return
 		sample_wait "^context" || return
@@ -234,7 +238,7 @@ t_remove_busy()
 	local ctx
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
-	for ctx in 0 1 2 3; do
+	for ctx in $REMOVE_BUSY; do
 		sample_begin "busy $ctx"
 		sample_load "poll_ctx=$ctx" "completions=$ENDLESS" || return
 		sleep 0.3
@@ -253,7 +257,7 @@ t_unload_busy()
 	local ctx
 
 	if sample_skips; then return "$KSFT_SKIP"; fi
-	for ctx in 0 1 2 3; do
+	for ctx in $UNLOAD_BUSY; do
 		sample_begin "unload $ctx"
 		sample_load "poll_ctx=$ctx" "completions=$ENDLESS" || return
 		sleep 0.3
@@ -305,6 +309,9 @@ if [ "$CQ_SCALE" -gt 1 ]; then
 	COMPLETIONS=200
 	DEEP=128
 	SIZES="1 4095 65537"
+	REMOVE="1 3"
+	REMOVE_BUSY="0 1"
+	UNLOAD_BUSY="2 3"
 fi
 cq_need_device
 cq_need_module "$MODULE"
