@@ -100,6 +100,8 @@ class Reports(unittest.TestCase):
         text = "unreferenced object 0x1 (size 8):\n  comm a\nunreferenced object 0x2 (size 8):\n  comm b\n"
         self.assertEqual(len(vm.kmemleak_reports(text)), 2)
         self.assertEqual(vm.kmemleak_reports(""), [])
+        boot = 'unreferenced object 0x3 (size 8):\n  comm "swapper/0", pid 0, jiffies 42\n'
+        self.assertEqual(len(vm.kmemleak_reports(boot + text)), 2)
 
     def test_stats(self):
         stats = dict(vm.parse_stats(STATS))
