@@ -3,13 +3,17 @@
 //! What the protocol engine needs from the world around it.
 //!
 //! [`crate::tx`], [`crate::comp`] and [`crate::resp`] have no kernel types. What they need is asked
-//! for through these traits, one for each concern, and an implementation is made for one queue pair:
-//! it knows the protection domain, the completion queues and the way to the other side. All of them
-//! are called by the owner of a half of a queue pair, in any context, and do not sleep unless the
-//! owner may.
+//! for through these traits, one for each concern, and an implementation is made for one queue
+//! pair: it knows the protection domain, the completion queues and the way to the other side. All
+//! of them are called by the owner of a half of a queue pair, in any context, and do not sleep
+//! unless the owner may.
 
 use crate::{
     packet::TxHeaders,
+    sge::{
+        Sge,
+        SgeRange, //
+    },
     wc::{
         Status,
         Wc, //
@@ -22,8 +26,6 @@ use crate::{
         Malformed,
         RecvWqe,
         SendWqe,
-        Sge,
-        SgeRange,
         Work, //
     },
 };

@@ -9,12 +9,12 @@
 
 use crate::{
     psn::Psn,
+    sge::SgeList,
     wc::Status,
     wqe::{
         Data,
         SendFlags,
         SendWqe,
-        SgeList,
         Work, //
     },
 };

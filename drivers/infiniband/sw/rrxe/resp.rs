@@ -3,34 +3,31 @@
 //! The responder (IBA vol. 1, 9.7.4, 9.7.5, 9.8.2 and 9.8.3).
 //!
 //! [`Rx::receive`] takes requests and sends nothing; [`Rx::pump`] sends what is to be answered. In
-//! between a caller may give all the packets that it has, and acknowledgments are then combined: one
-//! for a PSN acknowledges all before it.
+//! between a caller may give all the packets that it has, and acknowledgments are then combined:
+//! one for a PSN acknowledges all before it.
 //!
 //! Answers go out in the order of the requests. READs and atomics are put into a ring of resources,
 //! which also is what repeated requests are answered from (IBA vol. 1, 9.7.5.1.4); behind all of
 //! them there is at most one acknowledgment, positive or negative. An answer to a READ acknowledges
 //! what is before it, so none of the ones in the ring needs an acknowledgment of its own.
 
+#[path = "resp/answer.rs"]
+mod answer;
+
 use crate::{
     env::{
         Access,
         AtomicOp,
         CqSink,
-        Dest,
         Events,
         Mem,
         MemError,
         Parked,
-        Payload,
         RxEnv,
-        SendError,
         Source,
-        Target,
-        TxPacket,
-        Wire, //
+        Target, //
     },
     opcode::{
-        self,
         Kind,
         Position,
         TailKind,
@@ -39,8 +36,7 @@ use crate::{
     packet::{
         Ext,
         RxPacket,
-        Tail,
-        TxHeaders, //
+        Tail, //
     },
     psn::Psn,
     wc::{
@@ -50,13 +46,10 @@ use crate::{
     },
     wire::{
         aeth::{
-            Aeth,
             Nak,
             Syndrome, //
         },
-        bth::Bth,
         grh,
-        pad,
         reth::Reth, //
     },
     wqe::{
@@ -854,165 +847,8 @@ where
         Ok(Some(len))
     }
 
-    /// Sends answers, at most `budget` packets. Call it after the last packet of a batch, and again
-    /// when there is room to send more. If `more` is set in the result, the budget was too small.
-    pub(crate) fn pump<E: Wire>(&mut self, env: &mut E, budget: u32) -> Events {
-        let mut ev = Events::default();
-        let mut left = budget;
-        let ring = if self.jobs { self.resources.len() } else { 0 };
-
-        // From the oldest to the newest.
-        for i in 0..ring {
-            let Some(place) = self.place(self.next.wrapping_add(i)) else {
-                break;
-            };
-
-            while let Some((res, job)) = self
-                .resources
-                .get(place)
-                .copied()
-                .flatten()
-                .and_then(|r| Some((r, r.job?)))
-            {
-                if left == 0 {
-                    ev.more = true;
-                    return ev;
-                }
-                left -= 1;
-
-                let (sent, last) = self.answer(env, &res, &job);
-
-                match sent {
-                    Ok(()) => {}
-                    Err(SendError::Mem(MemError::Access)) => {
-                        self.cannot_read(job.psn.add(job.sent), &mut ev);
-                        break;
-                    }
-                    Err(_) => return ev,
-                }
-                if let Some(Some(r)) = self.resources.get_mut(place) {
-                    r.job = (!last).then_some(Job {
-                        sent: job.sent + 1,
-                        ..job
-                    });
-                }
-            }
-        }
-
-        self.jobs = false;
-        if let Some((psn, syndrome)) = self.reply {
-            if left == 0 {
-                ev.more = true;
-            } else if self.acknowledge(env, psn, syndrome).is_ok() {
-                self.reply = None;
-            }
-        }
-        ev
-    }
-
-    /// The memory went away while it was being read.
-    fn cannot_read(&mut self, psn: Psn, ev: &mut Events) {
-        for r in self.resources.iter_mut().flatten() {
-            r.job = None;
-        }
-        self.reply = Some((psn, Syndrome::Nak(Nak::RemoteAccess)));
-        self.dead = true;
-        ev.error = true;
-        ev.access = true;
-    }
-
-    fn bth(&self, code: u8, psn: Psn, len: u32) -> Bth {
-        Bth {
-            opcode: code,
-            se: false,
-            mig_req: false,
-            pad: pad(len),
-            tver: 0,
-            pkey: self.cfg.pkey,
-            dest_qp: self.cfg.dest_qpn,
-            ack_req: false,
-            psn,
-        }
-    }
-
-    /// Sends the next packet of an answer. Also returns whether it is the last one.
-    fn answer<E: Wire>(
-        &self,
-        env: &mut E,
-        res: &Resource,
-        job: &Job,
-    ) -> (Result<(), SendError>, bool) {
-        let aeth = Aeth {
-            syndrome: Syndrome::ACK.emit(),
-            msn: res.msn,
-        };
-        let npsn = self.packets(job.len);
-        let at = job.sent.saturating_mul(self.cfg.mtu).min(job.len);
-        let len = (job.len - at).min(self.cfg.mtu);
-        let last = job.sent + 1 >= npsn;
-        let start = job.sent == 0 && (job.psn == res.psn || !self.cfg.resume_in_place);
-
-        let (kind, pos, ext) = match res.what {
-            What::Atomic(value) => (
-                Kind::AtomicAcknowledge,
-                Position::Only,
-                Ext::AtomicAck(aeth, value),
-            ),
-            What::Read | What::Done(_) => match Position::of(start, last) {
-                Position::Middle => (Kind::ReadResponse, Position::Middle, Ext::None),
-                pos => (Kind::ReadResponse, pos, Ext::Aeth(aeth)),
-            },
-        };
-        let Some(code) = opcode::code(Transport::Rc, kind, pos, TailKind::None) else {
-            return (Ok(()), true);
-        };
-        let payload = if len == 0 {
-            Payload::None
-        } else {
-            Payload::Remote {
-                rkey: res.reth.rkey,
-                va: job.va.wrapping_add(u64::from(at)),
-            }
-        };
-        let bth = self.bth(code, job.psn.add(job.sent), len);
-        let sent = env.send(&TxPacket {
-            hdr: TxHeaders::new(&bth, &ext, &Tail::None),
-            payload,
-            len,
-            dest: Dest::Connected,
-        });
-
-        (sent, last)
-    }
-
-    fn acknowledge<E: Wire>(
-        &self,
-        env: &mut E,
-        psn: Psn,
-        syndrome: Syndrome,
-    ) -> Result<(), SendError> {
-        let code = opcode::code(
-            Transport::Rc,
-            Kind::Acknowledge,
-            Position::Only,
-            TailKind::None,
-        );
-        let bth = self.bth(code.unwrap_or(0), psn, 0);
-        let aeth = Aeth {
-            syndrome: syndrome.emit(),
-            msn: self.msn,
-        };
-
-        env.send(&TxPacket {
-            hdr: TxHeaders::new(&bth, &Ext::Aeth(aeth), &Tail::None),
-            payload: Payload::None,
-            len: 0,
-            dest: Dest::Connected,
-        })
-    }
-
-    /// Completes all receive buffers with an error, because the queue pair is in error. Answers that
-    /// are left go out with [`Self::pump`]. Call it again if `more` is set.
+    /// Completes all receive buffers with an error, because the queue pair is in error. Answers
+    /// that are left go out with [`Self::pump`]. Call it again if `more` is set.
     pub(crate) fn flush<E: RxEnv>(&mut self, env: &mut E) -> Events {
         let mut ev = Events::default();
 

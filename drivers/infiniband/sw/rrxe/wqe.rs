@@ -19,6 +19,11 @@ use crate::{
     },
     opcode::Transport,
     packet::Tail,
+    sge::{
+        Sge,
+        SgeList,
+        SGE_LEN, //
+    },
     wc::{
         Opcode as WcOpcode,
         Status, //
@@ -38,9 +43,6 @@ pub(crate) const SEND_LEN: usize = size_of::<abi::SendWqe>();
 
 /// Size of the fixed part of a receive entry.
 pub(crate) const RECV_LEN: usize = size_of::<abi::RecvWqe>();
-
-/// Size of a scatter/gather element.
-pub(crate) const SGE_LEN: usize = size_of::<abi::Sge>();
 
 /// The most elements that a work request may have.
 pub(crate) const MAX_SGE: usize = 32;
@@ -88,114 +90,6 @@ impl SendFlags {
     /// Tells whether a flag is set.
     pub(crate) const fn has(self, flag: u32) -> bool {
         self.0 & flag != 0
-    }
-}
-
-/// Scatter/gather element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sge {
-    /// Address.
-    pub(crate) addr: u64,
-    /// Length.
-    pub(crate) len: u32,
-    /// Local key.
-    pub(crate) lkey: u32,
-}
-
-impl Sge {
-    /// Reads an element as it is in a ring.
-    pub(crate) fn parse(b: &[u8; SGE_LEN]) -> Self {
-        Self {
-            addr: u64_at(b, offset_of!(abi::Sge, addr)),
-            len: u32_at(b, offset_of!(abi::Sge, length)),
-            lkey: u32_at(b, offset_of!(abi::Sge, lkey)),
-        }
-    }
-
-    /// Writes an element as it is in a ring.
-    pub(crate) fn emit(&self) -> [u8; SGE_LEN] {
-        let [a0, a1, a2, a3, a4, a5, a6, a7] = self.addr.to_ne_bytes();
-        let [l0, l1, l2, l3] = self.len.to_ne_bytes();
-        let [k0, k1, k2, k3] = self.lkey.to_ne_bytes();
-
-        [
-            a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, k0, k1, k2, k3,
-        ]
-    }
-
-    /// Tells whether the element ends before the end of the address space.
-    const fn is_range(&self) -> bool {
-        self.len == 0 || self.addr.checked_add(self.len as u64 - 1).is_some()
-    }
-}
-
-/// Elements, as the bytes that were copied from a ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SgeList<'a>(&'a [u8]);
-
-impl<'a> SgeList<'a> {
-    /// Takes the first `count` elements of `area`; fewer if there are not as many.
-    pub(crate) fn new(area: &'a [u8], count: u8) -> Self {
-        Self(area.get(..usize::from(count) * SGE_LEN).unwrap_or(area))
-    }
-
-    /// Returns the elements.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Sge> + 'a {
-        self.0
-            .chunks_exact(SGE_LEN)
-            .filter_map(|b| b.first_chunk().map(Sge::parse))
-    }
-
-    /// Returns the pieces of memory that make up `len` bytes from `at` on.
-    pub(crate) fn range(&self, at: u32, len: u32) -> SgeRange<'a> {
-        SgeRange {
-            rest: self.0,
-            skip: at,
-            left: len,
-        }
-    }
-
-    /// Returns the length of all elements.
-    fn total(&self) -> u64 {
-        self.iter().map(|sge| u64::from(sge.len)).sum()
-    }
-}
-
-/// Iterator over the pieces of a part of a message; made by [`SgeList::range`].
-#[derive(Clone, Debug)]
-pub(crate) struct SgeRange<'a> {
-    rest: &'a [u8],
-    skip: u32,
-    left: u32,
-}
-
-impl Iterator for SgeRange<'_> {
-    type Item = Sge;
-
-    fn next(&mut self) -> Option<Sge> {
-        while self.left > 0 {
-            let (b, rest) = self.rest.split_first_chunk()?;
-            let sge = Sge::parse(b);
-
-            self.rest = rest;
-            if self.skip >= sge.len {
-                self.skip -= sge.len;
-                continue;
-            }
-
-            let len = (sge.len - self.skip).min(self.left);
-            let piece = Sge {
-                // Elements that go past the end of the address space are not accepted.
-                addr: sge.addr.wrapping_add(u64::from(self.skip)),
-                len,
-                lkey: sge.lkey,
-            };
-
-            self.skip = 0;
-            self.left -= len;
-            return Some(piece);
-        }
-        None
     }
 }
 
@@ -513,7 +407,7 @@ pub(crate) fn decode_user(
         // The length of the area was checked to have 16 bits.
         Data::Inline(area.len() as u32)
     } else {
-        let sges = SgeList(area);
+        let sges = SgeList::all(area);
 
         // What the entry says about the length of all is not looked at: some libraries have it
         // wrong, and nothing is left to check once the elements are added up.
@@ -687,7 +581,7 @@ impl RecvWqe {
             status: Status::LocQpOp,
         })?;
 
-        Self::new(wr_id, SgeList(area).iter())
+        Self::new(wr_id, SgeList::all(area).iter())
     }
 
     /// Makes a receive work request of elements; those beyond [`MAX_SGE`] are left out.
@@ -918,35 +812,6 @@ mod tests {
         }
         let wqe = decode_user(&entry(15, 0, 0, 0), &[1; 8], &LIMITS);
         assert_eq!(wqe.map(|w| w.data), Ok(Data::Inline(8)));
-    }
-
-    #[test]
-    fn pieces_of_a_message() {
-        let area = area(&[(0x1000, 10), (0x2000, 0), (0x3000, 5), (0x4000, 100)]);
-        let list = SgeList::new(&area, 4);
-        // Every part of the message, byte by byte.
-        let byte = |at: u32| match at {
-            0..=9 => 0x1000 + u64::from(at),
-            10..=14 => 0x3000 + u64::from(at) - 10,
-            _ => 0x4000 + u64::from(at) - 15,
-        };
-
-        for at in 0..40 {
-            for len in 0..40 {
-                let mut pos = at;
-
-                for piece in list.range(at, len) {
-                    for i in 0..piece.len {
-                        assert_eq!(piece.addr + u64::from(i), byte(pos + i));
-                    }
-                    pos += piece.len;
-                }
-                assert_eq!(pos, at + len);
-            }
-        }
-        // What is not there is not made up.
-        assert_eq!(list.range(110, 20).map(|p| p.len).sum::<u32>(), 5);
-        assert_eq!(list.range(115, 20).next(), None);
     }
 
     #[test]

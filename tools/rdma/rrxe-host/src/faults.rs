@@ -8,8 +8,7 @@
 use crate::{
     opcode::{
         self,
-        ExtKind,
-        Transport, //
+        ExtKind, //
     },
     packet::{
         Ext,
@@ -17,18 +16,12 @@ use crate::{
         Tail,
         TxHeaders, //
     },
-    psn::Psn,
     qp::state::QpState,
     sim::*,
-    wc::{
-        Opcode,
-        Status, //
-    },
+    wc::Status,
     wire::{
         aeth::Aeth,
-        atomic::AtomicEth,
         bth::Bth,
-        deth::Deth,
         feth::Feth,
         pad,
         reth::Reth, //
@@ -41,20 +34,20 @@ use crate::{
     }, //
 };
 
-const SRC: u32 = 1;
-const DST: u32 = 2;
-const SECRET: u32 = 4;
-const SIG: u32 = SendFlags::SIGNALED;
+pub(crate) const SRC: u32 = 1;
+pub(crate) const DST: u32 = 2;
+pub(crate) const SECRET: u32 = 4;
+pub(crate) const SIG: u32 = SendFlags::SIGNALED;
 
 fn va(key: u32, at: u32) -> u64 {
     (u64::from(key) << 32) + u64::from(at)
 }
 
-fn world(setup: Setup) -> World {
+pub(crate) fn world(setup: Setup) -> World {
     world_of(setup, 1 << 20)
 }
 
-fn world_of(setup: Setup, size: usize) -> World {
+pub(crate) fn world_of(setup: Setup, size: usize) -> World {
     let mut world = World::new(setup);
 
     for node in &mut world.nodes {
@@ -65,7 +58,7 @@ fn world_of(setup: Setup, size: usize) -> World {
     world
 }
 
-fn write(at: u64, rkey: u32) -> Work<Kernel> {
+pub(crate) fn write(at: u64, rkey: u32) -> Work<Kernel> {
     Work::Write {
         va: at,
         rkey,
@@ -73,13 +66,13 @@ fn write(at: u64, rkey: u32) -> Work<Kernel> {
     }
 }
 
-fn sent(world: &World) -> Vec<(u64, Status)> {
+pub(crate) fn sent(world: &World) -> Vec<(u64, Status)> {
     let wcs = &world.nodes[0].host.sent_wcs;
 
     wcs.iter().map(|wc| (wc.wr_id, wc.status)).collect()
 }
 
-fn received(world: &World) -> Vec<(u64, Status)> {
+pub(crate) fn received(world: &World) -> Vec<(u64, Status)> {
     let wcs = &world.nodes[1].host.recv_wcs;
 
     wcs.iter().map(|wc| (wc.wr_id, wc.status)).collect()
@@ -897,113 +890,6 @@ fn every_response() {
     }
 }
 
-#[test]
-fn unreliable_connection() {
-    for seed in 0..50 {
-        let mut world = world(Setup {
-            seed,
-            transport: Transport::Uc,
-            loss: 150,
-            dup: 50,
-            reorder: 50,
-            ..Setup::QUIET
-        });
-
-        for id in 0..40u32 {
-            world.nodes[1].post_recv(id.into(), DST, id * 8192, 8192);
-            // The immediate data is the number of the message.
-            world.nodes[0].post(
-                id.into(),
-                SIG,
-                Work::Send(Tail::Imm(id.to_be_bytes())),
-                &[(SRC, id * 16, id * 100)],
-            );
-        }
-        world.settle(100_000);
-        assert_eq!(sent(&world).len(), 40);
-        assert!(sent(&world).iter().all(|s| s.1 == Status::Success));
-        assert!(!world.nodes[1].error);
-
-        let wcs = &world.nodes[1].host.recv_wcs;
-
-        assert!(!wcs.is_empty() && wcs.len() < 60);
-        for (i, wc) in wcs.iter().enumerate() {
-            let Tail::Imm(imm) = wc.tail else { panic!() };
-            let id = u32::from_be_bytes(imm);
-
-            // Buffers are used in order, and what completes is whole.
-            assert_eq!(wc.wr_id, i as u64);
-            assert_eq!(wc.byte_len, id * 100);
-            assert!(
-                world.nodes[1].bytes(DST, i as u32 * 8192, wc.byte_len)
-                    == world.nodes[0].bytes(SRC, id * 16, id * 100)
-            );
-        }
-    }
-}
-
-fn datagram(qkey: u32, ah: u32) -> Work<Kernel> {
-    Work::Datagram {
-        ah,
-        qpn: qpn(1),
-        qkey,
-        tail: Tail::None,
-    }
-}
-
-#[test]
-fn datagrams() {
-    for v6 in [false, true] {
-        let mut world = world(Setup {
-            transport: Transport::Ud,
-            v6,
-            ..Setup::QUIET
-        });
-
-        world.nodes[1].post_recv(0, DST, 0, 40 + 100);
-        world.nodes[1].post_recv(1, DST, 1000, 40 + 100);
-        // Does not fit, has a wrong key, is longer than the MTU: nobody notices.
-        world.nodes[0].post(0, SIG, datagram(QKEY, 1), &[(SRC, 0, 101)]);
-        world.nodes[0].post(1, SIG, datagram(5, 1), &[(SRC, 0, 10)]);
-        world.nodes[0].post(2, SIG, datagram(QKEY, 1), &[(SRC, 0, 1025)]);
-        world.nodes[0].post(3, SIG, datagram(QKEY, 1), &[(SRC, 0, 100)]);
-        // The highest bit stands for the sender's own key.
-        world.nodes[0].post(4, SIG, datagram(0x8000_0000, 1), &[(SRC, 7, 3)]);
-        world.settle(1000);
-        assert_eq!(sent(&world).len(), 5);
-        assert!(sent(&world).iter().all(|s| s.1 == Status::Success));
-        assert_eq!(
-            received(&world),
-            [(0, Status::Success), (1, Status::Success)]
-        );
-
-        let wc = world.nodes[1].host.recv_wcs[0];
-        assert_eq!((wc.byte_len, wc.src_qp), (140, qpn(0)));
-        assert_eq!(wc.opcode, Opcode::Recv);
-        assert_eq!(
-            world.nodes[1].bytes(DST, 40, 100),
-            world.nodes[0].bytes(SRC, 0, 100)
-        );
-        assert_eq!(
-            world.nodes[1].bytes(DST, 1040, 3),
-            world.nodes[0].bytes(SRC, 7, 3)
-        );
-        let grh = world.nodes[1].bytes(DST, 0, 40);
-        if v6 {
-            assert_eq!(grh[0], 0x60);
-        } else {
-            assert_eq!(grh[..20], [0; 20]);
-            assert_eq!(grh[20], 0x45);
-        }
-
-        // No such address handle.
-        world.nodes[0].post(5, 0, datagram(QKEY, 2), &[(SRC, 0, 10)]);
-        world.settle(1000);
-        assert_eq!(sent(&world)[5], (5, Status::LocQpOp));
-        assert_eq!(world.nodes[0].tx.state, QpState::Error);
-    }
-}
-
 /// Solicited events are asked for by the last packet of a message only.
 #[test]
 fn solicited_events() {
@@ -1025,192 +911,4 @@ fn solicited_events() {
     world.settle(1000);
     let wcs = &world.nodes[1].host.recv_wcs;
     assert_eq!((wcs[0].solicited, wcs[1].solicited), (false, true));
-}
-
-/// Size of the regions that garbage is aimed at.
-const SIZE: usize = 1 << 14;
-
-/// A packet of random content that is not refused at once.
-fn garbage(rng: &mut Rng, near: &[Psn; 2]) -> Vec<u8> {
-    let code = loop {
-        let code = rng.next() as u8 & 0x7f;
-
-        if rng.per_mille(20) || opcode::lookup(code).is_some_and(|o| o.transport == Transport::Rc) {
-            break code;
-        }
-    };
-    let len = match rng.below(5) {
-        0 => 0,
-        1 => 8,
-        2 => 1024,
-        3 => rng.below(1100),
-        _ => rng.below(64),
-    } as u32;
-    let key = |rng: &mut Rng| [SRC, DST, SECRET, 77][rng.below(4) as usize];
-    let rkey = key(rng);
-    let base = va(key(rng), 0);
-    let address = match rng.below(4) {
-        0 => rng.next(),
-        1 => base.wrapping_sub(rng.below(16)),
-        2 => base + (SIZE as u64) - rng.below(2048),
-        _ => base + rng.below(SIZE as u64),
-    };
-    let reth = Reth {
-        va: address,
-        rkey,
-        len: [len, 0, 2048, 1 << 31, u32::MAX, rng.next() as u32][rng.below(6) as usize],
-    };
-    let aeth = Aeth {
-        syndrome: [0x1f, 0x60, 0x2c, rng.next() as u8][rng.below(4) as usize],
-        msn: 0,
-    };
-    let op = opcode::lookup(code);
-    let ext = match op.map(|o| o.ext) {
-        None | Some(ExtKind::None) => Ext::None,
-        Some(ExtKind::Deth) => Ext::Deth(Deth {
-            qkey: QKEY,
-            src_qp: 1,
-        }),
-        Some(ExtKind::Reth) => Ext::Reth(reth),
-        Some(ExtKind::FethReth) => Ext::Flush(
-            Feth {
-                types: rng.next() as u8,
-                level: rng.next() as u8,
-            },
-            reth,
-        ),
-        Some(ExtKind::Atomic) => Ext::Atomic(AtomicEth {
-            va: address & if rng.per_mille(900) { !7 } else { !0 },
-            rkey,
-            swap_add: rng.next(),
-            compare: rng.next(),
-        }),
-        Some(ExtKind::Aeth) => Ext::Aeth(aeth),
-        Some(ExtKind::AethAtomic) => Ext::AtomicAck(aeth, rng.next()),
-    };
-    let tail = match op.map(|o| o.tail) {
-        Some(opcode::TailKind::Imm) => Tail::Imm([1, 2, 3, 4]),
-        Some(opcode::TailKind::Inv) => Tail::Inv(key(rng)),
-        _ => Tail::None,
-    };
-    let response = op.is_some_and(|o| !o.kind.is_request());
-    let mut psn = near[usize::from(response)];
-
-    if rng.per_mille(400) {
-        psn = psn.add(rng.below(140) as u32).sub(8);
-    } else if rng.per_mille(50) {
-        psn = Psn::new(rng.next() as u32);
-    }
-    let len = if op.is_some_and(|o| !o.payload) && rng.per_mille(900) {
-        0
-    } else {
-        len
-    };
-    let bth = Bth {
-        opcode: code,
-        se: rng.per_mille(500),
-        mig_req: false,
-        pad: if rng.per_mille(950) {
-            pad(len)
-        } else {
-            rng.below(4) as u8
-        },
-        tver: u8::from(rng.per_mille(10)),
-        pkey: 0xffff,
-        dest_qp: qpn(0),
-        ack_req: rng.per_mille(500),
-        psn,
-    };
-    let mut roce = TxHeaders::new(&bth, &ext, &tail).as_bytes().to_vec();
-
-    roce.extend((0..len).map(|_| rng.next() as u8));
-    roce.extend(&[0; 3][..usize::from(bth.pad)]);
-    if rng.per_mille(20) {
-        roce.truncate(12 + rng.below(roce.len() as u64 - 11) as usize);
-    }
-    roce
-}
-
-/// A hundred thousand packets of a peer that is out for trouble, all with a good ICRC.
-#[test]
-fn garbage_does_no_harm() {
-    let packets: u32 = std::env::var("RRXE_GARBAGE")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(100_000);
-    let mut rng = Rng::new(4711);
-    let mut worlds = 0u64;
-    let mut errors = 0;
-    let mut completed = 0;
-    let mut given = 0;
-
-    while given < packets {
-        worlds += 1;
-        let mut world = world_of(
-            Setup {
-                seed: worlds,
-                wait: 20,
-                busy: 20,
-                ..Setup::QUIET
-            },
-            SIZE,
-        );
-        let node = &mut world.nodes[0];
-        node.host.regions[2].bytes.fill(0xa5);
-        let source = node.bytes(SRC, 0, SIZE as u32).to_vec();
-
-        for id in 0..20 {
-            let work = match id % 4 {
-                0 => SEND,
-                1 => write(va(DST, 0), DST),
-                2 => Work::Read {
-                    va: va(SRC, 0),
-                    rkey: SRC,
-                },
-                _ => Work::FetchAdd {
-                    va: va(DST, 0),
-                    rkey: DST,
-                    add: 1,
-                },
-            };
-            let key = if id % 4 < 2 { SRC } else { DST };
-
-            node.post(id, SIG, work, &[(key, 0, 8 + 400 * id as u32)]);
-            node.post_recv(id, DST, 0, 1000 * id as u32);
-        }
-
-        for _ in 0..200 {
-            node.work();
-            for frame in node.host.out.drain(..) {
-                // Nothing of the secret goes out.
-                let pkt = RxPacket::parse(&frame[28..]).unwrap();
-                let payload = pkt.payload(&frame[28..]);
-
-                assert!(payload.len() < 32 || payload.iter().any(|b| *b != 0xa5));
-            }
-            if node.error {
-                errors += 1;
-                break;
-            }
-            let roce = garbage(&mut rng, &[node.rx.expected(), node.tx.una]);
-            let frame = node.host.frame(&roce);
-
-            node.receive(frame);
-            given += 1;
-        }
-        node.work();
-        completed += node.host.sent_wcs.len() + node.host.recv_wcs.len();
-        assert!(node.bytes(SECRET, 0, 4096).iter().all(|b| *b == 0xa5));
-        assert!(source == node.bytes(SRC, 0, SIZE as u32));
-        if node.error {
-            // Every work request completes, once.
-            for (wcs, n) in [(&node.host.sent_wcs, 20), (&node.host.recv_wcs, 20)] {
-                let ids: Vec<_> = wcs.iter().map(|wc| wc.wr_id).collect();
-
-                assert_eq!(ids, (0..n).collect::<Vec<_>>());
-            }
-        }
-    }
-    // The packets did reach the inside.
-    assert!(worlds > 100 && errors > 100 && completed > 1000);
 }

@@ -8,7 +8,7 @@
 
 #![cfg_attr(not(test), no_std)]
 // Much of it has its user in the kernel.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code)]
 
 #[path = "../../../../drivers/infiniband/sw/rrxe"]
 mod driver {
@@ -26,6 +26,7 @@ mod driver {
     pub(crate) mod qp;
     pub(crate) mod resp;
     pub(crate) mod ring;
+    pub(crate) mod sge;
     pub(crate) mod sync;
     pub(crate) mod tx;
     pub(crate) mod wc;
@@ -40,9 +41,13 @@ mod engine;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod garbage;
+#[cfg(test)]
 mod props;
 #[cfg(test)]
 mod sim;
+#[cfg(test)]
+mod unreliable;
 
 #[cfg(all(test, feature = "loom"))]
 mod interleave;

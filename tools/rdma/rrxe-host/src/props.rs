@@ -27,6 +27,11 @@ use crate::{
         Geometry,
         Producer, //
     },
+    sge::{
+        Sge,
+        SgeList,
+        SGE_LEN, //
+    },
     wire::{
         aeth::Aeth,
         atomic::AtomicEth,
@@ -40,11 +45,8 @@ use crate::{
         decode_user,
         Data,
         Limits,
-        Sge,
-        SgeList,
         MAX_MSG,
-        SEND_LEN,
-        SGE_LEN, //
+        SEND_LEN, //
     }, //
 };
 use proptest::prelude::*;
@@ -75,7 +77,13 @@ proptest! {
     }
 
     #[test]
-    fn packets_round_trip(code: u8, flags: u8, qpn in 1..0xff_ffffu32, x: [u64; 4], len in 0..4097u32) {
+    fn packets_round_trip(
+        code: u8,
+        flags: u8,
+        qpn in 1..0xff_ffffu32,
+        x: [u64; 4],
+        len in 0..4097u32,
+    ) {
         let Some(op) = opcode::lookup(code) else {
             return Ok(());
         };
@@ -90,7 +98,10 @@ proptest! {
             ExtKind::None => Ext::None,
             ExtKind::Deth => Ext::Deth(Deth { qkey: x[0] as u32, src_qp: x[1] as u32 & Psn::MASK }),
             ExtKind::Reth => Ext::Reth(reth),
-            ExtKind::FethReth => Ext::Flush(Feth { types: x[3] as u8 & 15, level: flags & 3 }, reth),
+            ExtKind::FethReth => Ext::Flush(
+                Feth { types: x[3] as u8 & 15, level: flags & 3 },
+                reth,
+            ),
             ExtKind::Atomic => Ext::Atomic(AtomicEth {
                 va: x[0],
                 rkey: x[1] as u32,
@@ -127,7 +138,10 @@ proptest! {
     }
 
     #[test]
-    fn parsing_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..128), total in 0..usize::MAX) {
+    fn parsing_any_bytes(
+        bytes in prop::collection::vec(any::<u8>(), 0..128),
+        total in 0..usize::MAX,
+    ) {
         if let Ok(pkt) = RxPacket::parse(&bytes) {
             prop_assert_eq!(pkt.payload(&bytes).len(), pkt.len as usize);
         }
@@ -135,7 +149,10 @@ proptest! {
     }
 
     #[test]
-    fn crc_in_pieces(bytes in prop::collection::vec(any::<u8>(), 0..300), cut: prop::sample::Index) {
+    fn crc_in_pieces(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        cut: prop::sample::Index,
+    ) {
         let cut = cut.index(bytes.len() + 1);
         let part = Portable::update(7, &bytes[..cut]);
 
@@ -150,7 +167,11 @@ proptest! {
     }
 
     #[test]
-    fn rings_are_queues(entries in 1..40u32, size in 1..600u32, ops in prop::collection::vec(any::<bool>(), 0..400)) {
+    fn rings_are_queues(
+        entries in 1..40u32,
+        size in 1..600u32,
+        ops in prop::collection::vec(any::<bool>(), 0..400),
+    ) {
         let geo = Geometry::new(entries, size).unwrap();
         let mut memory = vec![0u32; geo.bytes() / geo.elem()];
         let (mut p, mut c) = (Producer::new(geo), Consumer::new(geo));

@@ -28,6 +28,7 @@ use crate::{
         Rx,
         RxConfig, //
     },
+    sge::Sge,
     tx::{
         Tx,
         TxConfig, //
@@ -49,7 +50,6 @@ use crate::{
         RecvWqe,
         SendFlags,
         SendWqe,
-        Sge,
         Work, //
     },
 };

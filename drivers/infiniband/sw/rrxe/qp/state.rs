@@ -193,14 +193,14 @@ mod tests {
     fn transitions() {
         // Rows: from; columns: to; in the order of `QpState::ALL`.
         const TABLE: [&[u8; 7]; 7] = [
-            b"RN....N", b"RNS...F", b"R..T..F", b"R..ND.F", b"R..UN.F", b"R..U..F", b"R.....F",
+            b"R=....=", b"R=S...F", b"R..T..F", b"R..=D.F", b"R..U=.F", b"R..U..F", b"R.....F",
         ];
 
         for (from, row) in QpState::ALL.into_iter().zip(TABLE) {
             for (to, &want) in QpState::ALL.into_iter().zip(row) {
                 let got = match transition(from, to) {
                     None => b'.',
-                    Some(Entry::Nothing) => b'N',
+                    Some(Entry::Nothing) => b'=',
                     Some(Entry::Reset) => b'R',
                     Some(Entry::StartReceiving) => b'S',
                     Some(Entry::StartSending) => b'T',
