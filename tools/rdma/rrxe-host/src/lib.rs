@@ -17,6 +17,7 @@ mod driver {
     pub(crate) mod comp;
     pub(crate) mod env;
     pub(crate) mod eq;
+    pub(crate) mod fetch;
     pub(crate) mod icrc;
     pub(crate) mod inflight;
     pub(crate) mod opcode;

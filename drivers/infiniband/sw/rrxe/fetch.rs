@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Taking work requests out of rings that user space maps.
+//!
+//! The order of copies is here, so that it is the same for all rings and can be tested: the fixed
+//! part once, then what belongs to it once, by a count that was checked in the copy. `read` is the
+//! only access to the ring. It copies from an offset in the slot to a buffer of the kernel, in a
+//! way that the compiler cannot repeat or split, because user space writes at the same time.
+
+use crate::wqe::{
+    decode_user,
+    recv_area_len,
+    send_area_len,
+    Limits,
+    Malformed,
+    Never,
+    RecvWqe,
+    SendWqe,
+    MAX_SGE,
+    RECV_LEN,
+    SEND_LEN, //
+};
+
+/// Takes a send work request; its elements or inline bytes are in `area` afterwards, which has as
+/// many bytes as [`Limits::area`] says.
+///
+/// # Errors
+///
+/// If the entry does not describe something that this queue pair can do.
+pub(crate) fn send(
+    mut read: impl FnMut(usize, &mut [u8]),
+    area: &mut [u8],
+    limits: &Limits,
+) -> Result<SendWqe<Never>, Malformed> {
+    let mut head = [0; SEND_LEN];
+
+    read(0, &mut head);
+
+    let len = send_area_len(&head, limits)?;
+    let area = area.get_mut(..len).unwrap_or(&mut []);
+
+    if !area.is_empty() {
+        read(SEND_LEN, area);
+    }
+    decode_user(&head, area, limits)
+}
+
+/// Takes a receive work request.
+///
+/// # Errors
+///
+/// If the entry has more elements than fit into a slot, or one that is no range of memory.
+pub(crate) fn recv(
+    mut read: impl FnMut(usize, &mut [u8]),
+    max_sge: u8,
+) -> Result<RecvWqe, Malformed> {
+    let mut head = [0; RECV_LEN];
+    let mut area = [0; MAX_SGE * crate::sge::SGE_LEN];
+
+    read(0, &mut head);
+
+    let len = recv_area_len(&head, max_sge)?;
+    let area = area.get_mut(..len).unwrap_or(&mut []);
+
+    if !area.is_empty() {
+        read(RECV_LEN, area);
+    }
+    RecvWqe::decode(&head, area, max_sge)
+}
+
+#[cfg(any(test, CONFIG_RDMA_RRXE_KUNIT_TEST))]
+#[cfg_attr(CONFIG_RDMA_RRXE_KUNIT_TEST, kernel::prelude::kunit_tests(rrxe_fetch))]
+mod tests {
+    use super::*;
+    use crate::{
+        opcode::Transport,
+        wqe::Data, //
+    };
+
+    const LIMITS: Limits = Limits {
+        transport: Transport::Rc,
+        max_sge: 2,
+        max_inline: 32,
+    };
+
+    /// Size of a slot for these limits.
+    const SLOT: usize = SEND_LEN + 32;
+
+    /// A slot in which user space changes every byte as soon as it was read.
+    struct Hostile {
+        slot: [u8; SLOT],
+        again: bool,
+        outside: bool,
+        seen: [bool; SLOT],
+    }
+
+    impl Hostile {
+        fn new(fields: &[(usize, u32)]) -> Self {
+            let mut slot = [0; SLOT];
+
+            for &(at, value) in fields {
+                for (to, from) in slot.iter_mut().skip(at).zip(value.to_ne_bytes()) {
+                    *to = from;
+                }
+            }
+            Self {
+                slot,
+                again: false,
+                outside: false,
+                seen: [false; SLOT],
+            }
+        }
+
+        fn read(&mut self, at: usize, to: &mut [u8]) {
+            self.outside |= at + to.len() > SLOT;
+            for ((to, from), seen) in to
+                .iter_mut()
+                .zip(self.slot.iter_mut().skip(at))
+                .zip(self.seen.iter_mut().skip(at))
+            {
+                *to = *from;
+                *from = 0xff;
+                self.again |= *seen;
+                *seen = true;
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_twice_or_outside() {
+        // Number of elements of a SEND; number of bytes of an inline one.
+        for (flags, length, num_sge, good) in [
+            (0, 0, 0, true),
+            (0, 0, 2, true),
+            (0, 0, 3, false),
+            (0, 0, u32::MAX, false),
+            (8, 32, 0, true),
+            (8, 33, 0, false),
+            (8, u32::MAX, 0, false),
+        ] {
+            let mut area = [0; 32];
+            let mut ring = Hostile::new(&[(12, 2), (16, flags), (184, length), (196, num_sge)]);
+            let wqe = send(|at, to| ring.read(at, to), &mut area, &LIMITS);
+
+            assert_eq!(wqe.is_ok(), good);
+            assert!(!ring.again && !ring.outside);
+            if let Ok(wqe) = wqe {
+                let want = if flags == 8 {
+                    Data::Inline(length)
+                } else {
+                    Data::Sges {
+                        count: num_sge as u8,
+                        len: 0,
+                    }
+                };
+
+                assert_eq!(wqe.data, want);
+            }
+        }
+    }
+
+    #[test]
+    fn receive_entries_are_read_once() {
+        for (num_sge, good) in [(0, true), (2, true), (3, false), (0x102, false)] {
+            let mut ring = Hostile::new(&[(28, num_sge)]);
+            let wqe = recv(|at, to| ring.read(at, to), 2);
+
+            assert_eq!(wqe.is_ok(), good);
+            assert!(!ring.again && !ring.outside);
+            if let Ok(wqe) = wqe {
+                assert_eq!(wqe.sges().iter().count(), num_sge as usize);
+            }
+        }
+    }
+}
