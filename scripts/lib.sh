@@ -58,10 +58,15 @@ step() {
 	start=$(date +%s)
 	: >"$log"
 	say "$title (log: $log)"
+	# In a process group of its own, which is ended as a whole: a command in
+	# the background of a script ignores Ctrl-C, and would go on alone.
+	set -m
+	"$@" >>"$log" 2>&1 </dev/null &
+	pid=$!
+	set +m
+	# shellcheck disable=SC2064 # the pid of now
+	trap "kill -TERM -- -$pid 2>/dev/null || :; wait $pid || :; echo; say 'Interrupted'; exit 130" INT TERM HUP
 	if [ -t 1 ]; then
-		"$@" >>"$log" 2>&1 </dev/null &
-		pid=$!
-		# Ctrl-C reaches the command by itself: it is in our process group.
 		while kill -0 $pid 2>/dev/null; do
 			step_progress "$log" "${step_lines:-}"
 			printf '\r[%6s] %s %s%s ' "$(elapsed)" "${wheel:i++ % 4:1}" \
@@ -69,10 +74,9 @@ step() {
 			sleep 0.5
 		done
 		printf '\r\033[K'
-		wait $pid || status=$?
-	else
-		"$@" >>"$log" 2>&1 </dev/null || status=$?
 	fi
+	wait $pid || status=$?
+	trap - INT TERM HUP
 	if [ $status != 0 ]; then
 		echo "---- the last lines of $log:" >&2
 		tail -n "${step_tail:-20}" "$log" >&2
