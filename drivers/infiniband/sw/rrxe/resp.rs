@@ -191,6 +191,8 @@ pub(crate) struct Rx<V> {
     silent: bool,
     /// Nothing more is taken.
     dead: bool,
+    /// A completion was lost; there will be no more of them.
+    overflowed: bool,
     msg: Msg,
     recv: Option<RecvWqe>,
     resources: V,
@@ -215,6 +217,7 @@ where
             msn: 0,
             silent: false,
             dead: false,
+            overflowed: false,
             msg: Msg::Idle,
             recv: None,
             resources,
@@ -339,10 +342,17 @@ where
         }
     }
 
-    fn complete_failed<E: CqSink>(&self, env: &mut E, wr_id: u64, status: Status, ev: &mut Events) {
+    fn complete_failed<E: CqSink>(
+        &mut self,
+        env: &mut E,
+        wr_id: u64,
+        status: Status,
+        ev: &mut Events,
+    ) {
         let wc = Wc::failed(wr_id, status, Opcode::Recv, self.cfg.qpn);
 
         if env.complete(&wc).is_err() {
+            self.overflowed = true;
             ev.overflow = true;
         }
     }
@@ -504,6 +514,7 @@ where
         };
 
         if env.complete(&wc).is_err() {
+            self.overflowed = true;
             ev.overflow = true;
             ev.error = true;
             self.dead = true;
@@ -854,6 +865,9 @@ where
 
         self.dead = true;
         self.msg = Msg::Idle;
+        if self.overflowed {
+            return ev;
+        }
         if let Some(recv) = self.recv.take() {
             self.complete_failed(env, recv.wr_id, Status::WrFlush, &mut ev);
         }
@@ -861,7 +875,7 @@ where
             return ev;
         }
         for _ in 0..FLUSH_BUDGET {
-            if ev.overflow {
+            if self.overflowed {
                 return ev;
             }
             match env.fetch_recv() {

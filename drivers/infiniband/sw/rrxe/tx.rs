@@ -141,6 +141,8 @@ pub(crate) struct Tx<V, A> {
     pub(crate) rnr_until: Option<u64>,
     /// It was reported that the queue is drained.
     drained: bool,
+    /// A completion was lost; there will be no more of them.
+    overflowed: bool,
 }
 
 /// What is next.
@@ -178,6 +180,7 @@ where
             deadline: None,
             rnr_until: None,
             drained: false,
+            overflowed: false,
         }
     }
 
@@ -215,6 +218,7 @@ where
         self.una = self.next;
         self.snd_max = self.next;
         self.drained = false;
+        self.overflowed = false;
     }
 
     /// Enters a state. Call [`Self::run`] afterwards.
@@ -345,6 +349,7 @@ where
         };
 
         if env.complete(&wc).is_err() {
+            self.overflowed = true;
             ev.overflow = true;
             return false;
         }
@@ -355,11 +360,16 @@ where
     fn flush<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, ev: &mut Events) {
         self.deadline = None;
         self.rnr_until = None;
-        while let Some(entry) = self.q.pop() {
-            // Once the completion queue is full, the rest is lost; that was reported.
-            if !self.complete(env, &entry, Status::WrFlush, ev) {
+        // Once the completion queue was full, the rest is lost; that was reported.
+        while !self.overflowed {
+            let Some(entry) = self.q.pop() else {
                 break;
-            }
+            };
+
+            self.complete(env, &entry, Status::WrFlush, ev);
+        }
+        if self.overflowed {
+            return;
         }
         self.reset();
         for _ in 0..FLUSH_BUDGET {

@@ -757,6 +757,12 @@ fn full_completion_queue() {
     world.settle(1000);
     assert_eq!(sent(&world).len(), 3);
     assert!(world.nodes[0].error && world.nodes[0].overflow);
+    // Completions behind a lost one would be taken for it.
+    world.nodes[0].overflow = false;
+    world.nodes[0].host.room = 100;
+    world.settle(1000);
+    assert_eq!(sent(&world).len(), 3);
+    assert!(!world.nodes[0].overflow);
 
     let mut world = self::world(Setup {
         retry_cnt: 1,
@@ -771,6 +777,9 @@ fn full_completion_queue() {
     world.settle(100_000);
     assert_eq!(received(&world).len(), 3);
     assert!(world.nodes[1].error && world.nodes[1].overflow);
+    world.nodes[1].host.room = 100;
+    world.settle(1000);
+    assert_eq!(received(&world).len(), 3);
 }
 
 /// Every AETH as the answer to a SEND (R08): success only for an acknowledgment.
