@@ -106,8 +106,8 @@ class Reports(unittest.TestCase):
     def test_stats(self):
         stats = dict(vm.parse_stats(STATS))
         self.assertEqual(stats["CQs allocated"], 6)
-        self.assertEqual(stats["  WORKQUEUE"], 4)
-        self.assertEqual(stats["  UNBOUND_WORKQUEUE"], 2)
+        self.assertEqual(stats["  UNBOUND_WORKQUEUE"], 4)
+        self.assertEqual(stats["  DIRECT"], 2)
         self.assertEqual(stats["polls with completions"], 8)
         self.assertEqual(stats["completions"], 75)
 
