@@ -33,9 +33,12 @@ static const struct kernel_param_ops cq_core_ops = {
 module_param_cb(cq_core, &cq_core_ops, NULL, 0444);
 MODULE_PARM_DESC(cq_core, "Implementation of the completion queue core (read only)");
 
-EXPORT_SYMBOL(ib_process_cq_direct);
-EXPORT_SYMBOL(__ib_alloc_cq);
-EXPORT_SYMBOL(__ib_alloc_cq_any);
-EXPORT_SYMBOL(ib_free_cq);
-EXPORT_SYMBOL(ib_cq_pool_get);
-EXPORT_SYMBOL(ib_cq_pool_put);
+/* The functions are in cq_rust.rs. */
+#define EXPORT_RUST(name) EXPORT_SYMBOL(name)
+
+EXPORT_RUST(ib_process_cq_direct);
+EXPORT_RUST(__ib_alloc_cq);
+EXPORT_RUST(__ib_alloc_cq_any);
+EXPORT_RUST(ib_free_cq);
+EXPORT_RUST(ib_cq_pool_get);
+EXPORT_RUST(ib_cq_pool_put);

@@ -7,16 +7,21 @@
 //! which one comes to life; each step is a type that only the step before can turn into:
 //!
 //! ```text
-//! Allocated --set_events()--> Initialised<Evented> --publish()--> Published<Evented> --arm()--> Live
-//! Allocated --set_direct()--> Initialised<Direct> --publish()--> Published<Direct> --unarmed()--> Live
+//! Allocated -> Initialised<Evented> -> Published<Evented> -> Live
+//!           set_events()          publish()           arm()
+//!
+//! Allocated -> Initialised<Direct>  -> Published<Direct>  -> Live
+//!           set_direct()          publish()           unarmed()
 //! ```
 //!
-//! | step | what it does | pairs with |
-//! | --- | --- | --- |
-//! | [`Allocated`] | memory, device, context, buffer for completions, tracker | |
-//! | [`Initialised`] | all that the handlers touch: `irq_poll` or work item, work queue, moderation; *then* `comp_handler` by a store-release | the load-acquire of `comp_handler` in the device's event path |
-//! | [`Published`] | `ops.create_cq()`: the device publishes the number of the CQ | the device's own look-up |
-//! | [`Live`] | the handler that polls, by a store-release; `ops.req_notify_cq()`: events may come from now on | the device's arm/notify protocol |
+//! - [`Allocated`]: memory, device, context, buffer for completions, tracker.
+//! - [`Initialised`]: all that the handlers touch, which is `irq_poll` or work item, work queue and
+//!   moderation; *then* `comp_handler` by a store-release. It pairs with the load-acquire of
+//!   `comp_handler` in the device's event path.
+//! - [`Published`]: `ops.create_cq()`: the device publishes the number of the CQ. It pairs with the
+//!   device's own look-up.
+//! - [`Live`]: the handler that polls, by a store-release; `ops.req_notify_cq()`: events may come
+//!   from now on. It pairs with the device's arm/notify protocol.
 //!
 //! An event before arming, a stale one for a number that was used before or one that a hostile
 //! device makes up, thus finds either no handler or one that works. Until `ops.create_cq()` has

@@ -10,6 +10,6 @@ use kernel::rdma::cq::{
 };
 
 /// Asks for events behind the back of the stages.
-pub fn arm<P: Poller>(queue: &Published<Direct, P>) {
+pub fn arm<P: Poller>(queue: Published<Direct, P>) {
     let _ = queue.req_notify(NotifyFlags::NEXT_COMP);
 }
