@@ -50,7 +50,7 @@ pub struct Attr {
     pub comp_vector: c_int,
     /// Handed to nobody but the consumer, as `ib_cq.cq_context`.
     pub context: *mut c_void,
-    /// For several consumers, see [`Pool`].
+    /// For several consumers, see [`Pool`](super::Pool).
     pub shared: bool,
 }
 
