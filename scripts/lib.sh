@@ -64,8 +64,9 @@ step() {
 	"$@" >>"$log" 2>&1 </dev/null &
 	pid=$!
 	set +m
+	local stop="kill -TERM -- -$pid 2>/dev/null || :; wait $pid || :"
 	# shellcheck disable=SC2064 # the pid of now
-	trap "kill -TERM -- -$pid 2>/dev/null || :; wait $pid || :; echo; say 'Interrupted'; exit 130" INT TERM HUP
+	trap "$stop; echo; say 'Interrupted'; exit 130" INT TERM HUP
 	if [ -t 1 ]; then
 		while kill -0 $pid 2>/dev/null; do
 			step_progress "$log" "${step_lines:-}"

@@ -239,13 +239,6 @@ impl Cq {
         unsafe { Device::from_raw((*self.as_raw()).device) }
     }
 
-    /// The completion vector.
-    #[inline]
-    pub fn comp_vector(&self) -> u32 {
-        // SAFETY: The object is valid and the field is constant.
-        unsafe { (*self.as_raw()).comp_vector }
-    }
-
     /// Fetches as many completions from the device as there are and as `slots` has room for.
     ///
     /// # Context

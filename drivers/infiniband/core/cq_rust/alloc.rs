@@ -23,20 +23,20 @@ use kernel::{
         device::Device,
         trace, //
     },
+    types::Opaque,
     warn_on_once,
 };
 
-// Initialised at compile time, which Rust cannot say yet; see cq_rust_glue.c. It is never accessed
-// by this name, only its address is taken.
+// Initialised at compile time, which Rust cannot say yet; see cq_rust_glue.c.
 extern "C" {
-    static mut ib_cq_live_lock: bindings::spinlock_t;
+    static ib_cq_live_lock: Opaque<bindings::spinlock_t>;
 }
 
 /// Every queue that a consumer has.
 //
 // SAFETY: The lock is initialised at compile time, lives as long as this module, and is used for
 // nothing else, see cq_rust_glue.c.
-pub(super) static LIVE: LiveSet<CorePoller> = unsafe { LiveSet::new(&raw mut ib_cq_live_lock) };
+pub(super) static LIVE: LiveSet<CorePoller> = unsafe { LiveSet::new(ib_cq_live_lock.get()) };
 
 /// Makes a queue that nobody has yet.
 ///

@@ -11,8 +11,8 @@
 //!   `Parked::Replies`, [`Rx::pump`](crate::resp::Rx::pump) has to run first; after
 //!   `Parked::Memory`, a context that may wait for memory has to give it again.
 //! * A batch of requests is followed by `pump`, a batch of responses or a doorbell by
-//!   [`Tx::run`](crate::tx::Tx::run), and so is a timeout by `run`. If `more` is set, both are to be
-//!   called again soon.
+//!   [`Tx::run`](crate::tx::Tx::run), and so is a timeout by `run`. If `more` is set, both are to
+//!   be called again soon.
 //! * When [`Wire::send`](crate::env::Wire::send) says that it is busy, it remembers the half, and
 //!   calls `pump` or `run` when it no longer is.
 //! * After each of these calls, [`Tx::next_timeout`](crate::tx::Tx::next_timeout) says when to call

@@ -86,11 +86,6 @@ impl<'a> Pool<'a> {
         self.ctx
     }
 
-    #[inline]
-    fn with_lock<R>(&self, f: impl FnOnce() -> R) -> R {
-        with_lock(self.dev, f)
-    }
-
     /// Claims `nr_cqe` entries of a queue with completion vector `vector`.
     ///
     /// # Context
@@ -98,7 +93,7 @@ impl<'a> Pool<'a> {
     /// Process context.
     #[inline]
     pub fn claim(&self, vector: u32, nr_cqe: u32) -> Option<*mut bindings::ib_cq> {
-        self.with_lock(|| {
+        with_lock(self.dev, || {
             // SAFETY: The list is initialised with the device, its members are published queues,
             // `Member` is a transparent wrapper, and the lock keeps the list as it is.
             let list = unsafe { clist_create!(self.list, Member, bindings::ib_cq, pool_entry) };
@@ -139,7 +134,7 @@ impl<'a> Pool<'a> {
         let mut previous = self.list;
         for live in queues {
             let cq = set.hand_out_pooled(live);
-            self.with_lock(|| {
+            with_lock(self.dev, || {
                 // SAFETY: We hold the lock; `previous` is the head or a member that we put in, and
                 // members leave the pool only when the device goes away.
                 unsafe {
@@ -159,7 +154,7 @@ impl<'a> Pool<'a> {
     /// Process context.
     #[inline]
     pub fn take(&self) -> Option<(*mut bindings::ib_cq, u32)> {
-        self.with_lock(|| {
+        with_lock(self.dev, || {
             // SAFETY: As in `claim()`; the member is taken off the list that it is on.
             unsafe {
                 let cq = clist_create!(self.list, Member, bindings::ib_cq, pool_entry)

@@ -57,7 +57,7 @@ t_login()
 	# Settings and records of our own; nobody else sees these mounts.
 	mkdir -p /etc/iscsi /var/lib/iscsi /run/lock
 	for d in /etc/iscsi /var/lib/iscsi /run/lock; do
-		cq_do mount -t tmpfs tmpfs "$d" || return "$CQ_FATAL"
+		cq_do mount -t tmpfs none "$d" || return "$CQ_FATAL"
 	done
 	echo "InitiatorName=$IQN-host" > /etc/iscsi/initiatorname.iscsi
 	echo "node.startup = manual" > /etc/iscsi/iscsid.conf

@@ -183,7 +183,7 @@ cq_init()
 	trap 'exit 143' TERM
 	[ -e /dev/shm ] || mkdir /dev/shm
 	if ! mountpoint -q /dev/shm; then
-		mount -t tmpfs tmpfs /dev/shm
+		mount -t tmpfs none /dev/shm
 	fi
 	ulimit -l unlimited 2>> "$CQ_LOG"
 	ip link set lo up 2>> "$CQ_LOG"
@@ -340,7 +340,15 @@ cq_complaints()
 	dmesg | awk -v mark="cq selftest: $CQ_NAME $$ begins" '
 		index($0, mark) { on = 1; next }
 		on' |
-	grep -E 'WARNING:|BUG:|Oops|KASAN|UBSAN|KFENCE|general protection|possible (circular|recursive)|inconsistent lock|suspicious RCU|INFO: task|soft lockup|refcount_t:|unregister_netdevice: waiting|kmemleak:.*new suspected|ODEBUG|sleeping function|scheduling while atomic|list_(add|del) corruption|Call Trace|leaked'
+	local re
+
+	re='WARNING:|BUG:|Oops|KASAN|UBSAN|KFENCE|general protection'
+	re+='|possible (circular|recursive)|inconsistent lock'
+	re+='|suspicious RCU|INFO: task|soft lockup|refcount_t:'
+	re+='|unregister_netdevice: waiting|kmemleak:.*new suspected|ODEBUG'
+	re+='|sleeping function|scheduling while atomic'
+	re+='|list_(add|del) corruption|Call Trace|leaked'
+	grep -E "$re"
 }
 
 end_no_warning()
@@ -361,7 +369,8 @@ cq_gid()
 	# The table has a thousand entries; ours come first. And no processes
 	# in here, they are dear on a debug kernel.
 	for i in {0..15}; do
-		{ read -r gid < "/sys/class/infiniband/$1/ports/1/gids/$i"; } 2>/dev/null || continue
+		{ read -r gid < "/sys/class/infiniband/$1/ports/1/gids/$i"; } 2>/dev/null ||
+			continue
 		if [ "$gid" = "0000:0000:0000:0000:0000:ffff:$hex" ]; then
 			echo "$i"
 			return 0
@@ -568,10 +577,17 @@ cq_pingpong_once()
 	esac
 	cq_new_port
 	SRV=("$tool" -d "$SRV_DEV" -g "$SRV_GID" -p "$CQ_PORT" -e -n "$iter" -s "$size" "${sc[@]}")
-	CLI=("$tool" -d "$CLI_DEV" -g "$CLI_GID" -p "$CQ_PORT" -e -n "$iter" -s "$size" "${cc[@]}" "$SRV_IP")
+	CLI=("$tool" -d "$CLI_DEV" -g "$CLI_GID" -p "$CQ_PORT" -e -n "$iter" -s "$size" "${cc[@]}"
+	     "$SRV_IP")
 	cq_pair "$CQ_LIMIT" "$CQ_PORT" || { cq_bad "$tool failed"; return; }
-	grep -q "^$iter iters in" "$CQ_TMP/srv" || { cq_bad "the server did not count $iter iterations"; return; }
-	grep -q "^$iter iters in" "$CQ_TMP/cli" || { cq_bad "the client did not count $iter iterations"; return; }
+	grep -q "^$iter iters in" "$CQ_TMP/srv" || {
+		cq_bad "the server did not count $iter iterations"
+		return
+	}
+	grep -q "^$iter iters in" "$CQ_TMP/cli" || {
+		cq_bad "the client did not count $iter iterations"
+		return
+	}
 	! grep -qi "invalid data" "$CQ_TMP/srv" "$CQ_TMP/cli" || cq_bad "invalid data"
 }
 
@@ -660,7 +676,7 @@ cq_trace_on()
 {
 	local t=/sys/kernel/tracing e
 
-	[ -d $t/events ] || mount -t tracefs tracefs $t 2>> "$CQ_LOG"
+	[ -d $t/events ] || mount -t tracefs none $t 2>> "$CQ_LOG"
 	cq_modprobe ib_core || return
 	[ -d $t/events/rdma_core ] || {
 		cq_bad "no trace events rdma_core"
@@ -716,7 +732,8 @@ cq_count()
 			on = want == "all"
 		}
 		function of(id) { return id in ctx ? ctx[id] : "UNKNOWN" }
-		{ id = ""; if (match($0, /cq\.id=[0-9]+/)) id = substr($0, RSTART + 6, RLENGTH - 6) }
+		{ id = "" }
+		match($0, /cq\.id=[0-9]+/) { id = substr($0, RSTART + 6, RLENGTH - 6) }
 		/cq_mark=/ { sub(/.*cq_mark=/, ""); on = want == "all" || $0 == want; next }
 		/: cq_alloc: / {
 			c = $0; sub(/.*poll_ctx=/, "", c)
@@ -739,7 +756,8 @@ cq_count()
 			name[5] = "UNKNOWN"
 			for (i = 1; i <= 5; i++) {
 				c = name[i]
-				print c, n[c] + 0, used[c] + 0, ev[c] + 0, re[c] + 0, calls[c] + 0, comp[c] + 0, freed[c] + 0
+				print c, n[c] + 0, used[c] + 0, ev[c] + 0, re[c] + 0, \
+					calls[c] + 0, comp[c] + 0, freed[c] + 0
 			}
 		}' "$CQ_TRACE/trace" > "$CQ_TMP/count" || {
 		cq_bad "the trace is not readable"
@@ -767,7 +785,9 @@ cq_report()
 	cq_msg "$line"
 	for ctx in $CQ_CONTEXTS UNKNOWN; do
 		if [ $((CQ_N[$ctx] + CQ_EVENTS[$ctx] + CQ_COMP[$ctx])) -gt 0 ]; then
-			cq_msg "use $1 $ctx: cqs ${CQ_N[$ctx]} used ${CQ_USED[$ctx]} events ${CQ_EVENTS[$ctx]} reschedules ${CQ_RESCHED[$ctx]} calls ${CQ_CALLS[$ctx]} completions ${CQ_COMP[$ctx]}"
+			cq_msg "use $1 $ctx: cqs ${CQ_N[$ctx]} used ${CQ_USED[$ctx]}" \
+				"events ${CQ_EVENTS[$ctx]} reschedules ${CQ_RESCHED[$ctx]}" \
+				"calls ${CQ_CALLS[$ctx]} completions ${CQ_COMP[$ctx]}"
 		fi
 	done
 }

@@ -11,7 +11,7 @@ LIO_DEV=
 
 cq_lio_up()
 {
-	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+	mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
 	cq_modprobe target_core_mod || return
 	cq_defer cq_lio_down
 	cq_do mkdir -p "$LIO_STORE" || return

@@ -18,13 +18,13 @@ t_server()
 	cq_modprobe nfsd || return "$CQ_FATAL"
 	# The daemons' state is private to this mount namespace.
 	mkdir -p /var/lib/nfs
-	cq_do mount -t tmpfs tmpfs /var/lib/nfs || return "$CQ_FATAL"
+	cq_do mount -t tmpfs none /var/lib/nfs || return "$CQ_FATAL"
 	mkdir -p "$PIPEFS" /var/lib/nfs/nfsdcld /var/lib/nfs/v4recovery
 	: > /var/lib/nfs/etab
 	: > /var/lib/nfs/rmtab
 	cq_do mount -t rpc_pipefs rpc_pipefs "$PIPEFS" || return "$CQ_FATAL"
 	cq_defer "umount $PIPEFS"
-	mountpoint -q "$NFSD" || cq_do mount -t nfsd nfsd "$NFSD" || return "$CQ_FATAL"
+	mountpoint -q "$NFSD" || cq_do mount -t nfsd none "$NFSD" || return "$CQ_FATAL"
 	cq_defer "umount $NFSD"
 	if [ "$(cat "$NFSD/threads")" -ne 0 ]; then
 		CQ_DEAD="an NFS server is running here"
@@ -32,7 +32,7 @@ t_server()
 		return
 	fi
 	mkdir -p "$CQ_TMP/export" "$CQ_TMP/mnt"
-	cq_do mount -t tmpfs tmpfs "$CQ_TMP/export" || return "$CQ_FATAL"
+	cq_do mount -t tmpfs none "$CQ_TMP/export" || return "$CQ_FATAL"
 	cq_defer "umount $CQ_TMP/export"
 	# The first open waits for the end of the grace period, 90 s by default.
 	# With nfsdcld there is none, because no client is known.

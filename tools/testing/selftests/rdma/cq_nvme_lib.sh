@@ -26,7 +26,7 @@ cq_null_up()
 {
 	local d=/sys/kernel/config/nullb/cqnull
 
-	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+	mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
 	cq_modprobe null_blk nr_devices=0 || return
 	cq_do mkdir "$d" || return
 	cq_defer cq_null_down
@@ -122,6 +122,7 @@ cq_nvme_disconnect()
 cq_nvme_polled()
 {
 	cq_do cq_limit 60 fio --name=p --filename="$NVME_DEV" --rw=randread --bs=4k \
-		--size="$(cq_few "$(numfmt --from=iec "${1^^}")")" --direct=1 --ioengine=io_uring --hipri=1 --iodepth=4 \
+		--size="$(cq_few "$(numfmt --from=iec "${1^^}")")" \
+		--direct=1 --ioengine=io_uring --hipri=1 --iodepth=4 \
 		--allow_file_create=0 --eta=never --output=/dev/null
 }

@@ -27,7 +27,10 @@ t_busy()
 {
 	local e
 
-	[ "$(uname -m)" = x86_64 ] || { cq_skip "system call number known for x86-64 only"; return; }
+	[ "$(uname -m)" = x86_64 ] || {
+		cq_skip "system call number known for x86-64 only"
+		return
+	}
 	e=$(delete_module ib_core)
 	# EWOULDBLOCK or EBUSY
 	[ "$e" -eq 11 ] || [ "$e" -eq 16 ] || { cq_bad "errno $e"; return; }
@@ -118,7 +121,10 @@ t_del_nvme()
 	pid=$!
 	sleep "$((2 * CQ_SCALE))"
 	kill -0 "$pid" 2>/dev/null || { cq_bad "no traffic"; rc=1; }
-	cq_do cq_limit 40 rdma link delete "$CQ_DEV" || { cq_bad "the device could not be deleted"; rc=1; }
+	cq_do cq_limit 40 rdma link delete "$CQ_DEV" || {
+		cq_bad "the device could not be deleted"
+		rc=1
+	}
 	cq_wait 20 test ! -d "/sys/class/infiniband/$CQ_DEV" ||
 		{ cq_bad "the device is still there"; rc=1; }
 	# The requests in flight must end, with an error.
@@ -179,7 +185,8 @@ t_unload_all()
 		for m in /sys/module/ib_core/holders/* /sys/module/*; do
 			m=${m##*/}
 			case "$m" in
-			nvme_rdma|nvmet_rdma|rpcrdma|rdma_rxe|siw|rdma_ucm|rdma_cm|iw_cm|ib_*|rtrs_*)
+			nvme_rdma|nvmet_rdma|rpcrdma|rdma_rxe|siw|rdma_ucm|rdma_cm|iw_cm|\
+			ib_*|rtrs_*)
 				[ "$m" = ib_core ] || mods+=("$m") ;;
 			esac
 		done
