@@ -40,6 +40,103 @@ LOCKDEP = """\
 [   15.0] sh/105 is trying to acquire lock:
 [   15.0] stack backtrace:
 """
+NVMET = """\
+[   15.0] ======================================================
+[   15.0] WARNING: possible circular locking dependency detected
+[   15.0] ------------------------------------------------------
+[   15.0] rm/275 is trying to acquire lock:
+[   15.0] ffff8880065a6420 (&id_priv->handler_mutex){+.+.}-{4:4}, at: rdma_destroy_id+0x1a/0x30 [rdma_cm]
+[   15.0]
+[   15.0] but task is already holding lock:
+[   15.0] ffffffffa031e968 (nvmet_config_sem){++++}-{4:4}, at: nvmet_port_subsys_drop_link+0x5d/0x220 [nvmet]
+[   15.0]
+[   15.0] which lock already depends on the new lock.
+[   15.0]
+[   15.0]
+[   15.0] the existing dependency chain (in reverse order) is:
+[   15.0]
+[   15.0] -> #1 (nvmet_config_sem){++++}-{4:4}:
+[   15.0]        down_read+0x47/0x310
+[   15.0]        nvmet_find_get_subsys+0x4a/0x440 [nvmet]
+[   15.0]        nvmet_ctrl_find_get+0x55/0x300 [nvmet]
+[   15.0]        nvmet_execute_io_connect+0x1a3/0x5d0 [nvmet]
+[   15.0]        nvmet_rdma_execute_command+0x209/0x470 [nvmet_rdma]
+[   15.0]        nvmet_rdma_handle_command+0xa9e/0xe90 [nvmet_rdma]
+[   15.0]        nvmet_rdma_cm_handler+0x488/0x2c80 [nvmet_rdma]
+[   15.0]        cma_cm_event_handler+0x80/0x1e0 [rdma_cm]
+[   15.0]        cma_ib_handler+0x3a4/0x7a0 [rdma_cm]
+[   15.0]        cm_process_work+0x46/0x320 [ib_cm]
+[   15.0]        cm_queue_work_unlock+0x41/0x180 [ib_cm]
+[   15.0]        cm_work_handler+0x5082/0xd820 [ib_cm]
+[   15.0]        process_scheduled_works+0x95f/0x10d0
+[   15.0]        worker_thread+0x89d/0xd00
+[   15.0]        kthread+0x308/0x3d0
+[   15.0]        ret_from_fork+0x212/0x490
+[   15.0]        ret_from_fork_asm+0x11/0x20
+[   15.0]
+[   15.0] -> #0 (&id_priv->handler_mutex){+.+.}-{4:4}:
+[   15.0]        __lock_acquire+0x158d/0x2930
+[   15.0]        lock_acquire+0xdd/0x240
+[   15.0]        __mutex_lock+0xf2/0x14a0
+[   15.0]        mutex_lock_nested+0x1a/0x20
+[   15.0]        rdma_destroy_id+0x1a/0x30 [rdma_cm]
+[   15.0]        nvmet_rdma_disable_port+0x35/0x1c0 [nvmet_rdma]
+[   15.0]        nvmet_rdma_remove_port+0x49/0x60 [nvmet_rdma]
+[   15.0]        nvmet_disable_port+0xf6/0x180 [nvmet]
+[   15.0]        nvmet_port_subsys_drop_link+0x1f3/0x220 [nvmet]
+[   15.0]        configfs_unlink+0x3bf/0x5b0
+[   15.0]        vfs_unlink+0x1e3/0x780
+[   15.0]        filename_unlinkat+0x23e/0x4c0
+[   15.0]        __x64_sys_unlinkat+0x168/0x2b0
+[   15.0]        x64_sys_call+0x1c64/0x1ec0
+[   15.0]        do_syscall_64+0x93/0x2f0
+[   15.0]        entry_SYSCALL_64_after_hwframe+0x4b/0x53
+[   15.0]
+[   15.0] other info that might help us debug this:
+[   15.0]
+[   15.0]  Possible unsafe locking scenario:
+[   15.0]
+[   15.0]        CPU0                    CPU1
+[   15.0]        ----                    ----
+[   15.0]   lock(nvmet_config_sem);
+[   15.0]                                lock(&id_priv->handler_mutex);
+[   15.0]                                lock(nvmet_config_sem);
+[   15.0]   lock(&id_priv->handler_mutex);
+[   15.0]
+[   15.0]  *** DEADLOCK ***
+[   15.0]
+[   15.0] locks held by rm/275: 4, last CPU#1:
+[   15.0]  #0: ffff88800bfb0430 (sb_writers#10){.+.+}-{0:0}, at: mnt_want_write+0x3f/0x80
+[   15.0]  #1: ffff8880005ce1d0 (&default_group_class[depth - 1]#2/1){+.+.}-{4:4}, at: filename_unlinkat+0x164/0x4c0
+[   15.0]  #2: ffff88800ddbeb20 (&sb->s_type->i_mutex_key#16){+.+.}-{4:4}, at: vfs_unlink+0xdb/0x780
+[   15.0]  #3: ffffffffa031e968 (nvmet_config_sem){++++}-{4:4}, at: nvmet_port_subsys_drop_link+0x5d/0x220 [nvmet]
+[   15.0]
+[   15.0] stack backtrace:
+[   15.0] Call Trace:
+[   15.0]  <TASK>
+[   15.0]  __dump_stack+0x19/0x20
+[   15.0]  dump_stack_lvl+0x5a/0x80
+[   15.0]  dump_stack+0x14/0x16
+[   15.0]  print_circular_bug+0x2ef/0x300
+[   15.0]  check_noncircular+0x116/0x130
+[   15.0]  __lock_acquire+0x158d/0x2930
+[   15.0]  lock_acquire+0xdd/0x240
+[   15.0]  __mutex_lock+0xf2/0x14a0
+[   15.0]  mutex_lock_nested+0x1a/0x20
+[   15.0]  rdma_destroy_id+0x1a/0x30 [rdma_cm]
+[   15.0]  nvmet_rdma_disable_port+0x35/0x1c0 [nvmet_rdma]
+[   15.0]  nvmet_rdma_remove_port+0x49/0x60 [nvmet_rdma]
+[   15.0]  nvmet_disable_port+0xf6/0x180 [nvmet]
+[   15.0]  nvmet_port_subsys_drop_link+0x1f3/0x220 [nvmet]
+[   15.0]  configfs_unlink+0x3bf/0x5b0
+[   15.0]  vfs_unlink+0x1e3/0x780
+[   15.0]  filename_unlinkat+0x23e/0x4c0
+[   15.0]  __x64_sys_unlinkat+0x168/0x2b0
+[   15.0]  x64_sys_call+0x1c64/0x1ec0
+[   15.0]  do_syscall_64+0x93/0x2f0
+[   15.0]  entry_SYSCALL_64_after_hwframe+0x4b/0x53
+[   15.0]  </TASK>
+"""
 STATS = """\
 event cq_alloc
 # event histogram
@@ -81,6 +178,19 @@ class Reports(unittest.TestCase):
         reports = vm.find_reports(QUIET + LOCKDEP)
         self.assertEqual(len(reports), 1)
         self.assertIn("trying to acquire", reports[0])
+
+    def test_known(self):
+        """A report is known by its locks and functions, not by its headline."""
+        known = vm.known_reports()
+        reports = vm.find_reports(QUIET + NVMET + QUIET + WARN)
+        self.assertEqual(len(reports), 2)
+        self.assertTrue(reports[0].endswith("</TASK>"))
+        self.assertTrue(vm.is_known(reports[0], known))
+        self.assertFalse(vm.is_known(reports[1], known))
+        self.assertFalse(vm.is_known(LOCKDEP, known))
+        for function in ("nvmet_config_sem", "nvmet_rdma_cm_handler", "nvmet_rdma_disable_port"):
+            other = reports[0].replace(function, "other")
+            self.assertFalse(vm.is_known(other, known), function)
 
     def test_single_lines(self):
         for line in ("BUG: sleeping function called from invalid context at a.c:1",

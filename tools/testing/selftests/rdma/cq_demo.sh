@@ -204,11 +204,11 @@ summary()
 	table
 	echo
 	# All that cq_complaints knows, but the trace belongs to a report.
-	n=$(cq_complaints | grep -cv 'Call Trace')
+	n=$(cq_complaints new | grep -cv 'Call Trace')
 	printf '  %-18s %s\n' "bytes moved" "$(human $MOVED)" \
 		"bytes verified" "$(human $VERIFIED)" \
 		"kernel warnings" "$n"
-	[ "$n" -eq 0 ] || { cq_complaints | head -n 20; BAD=$((BAD + 1)); }
+	[ "$n" -eq 0 ] || { cq_complaints new | head -n 20; BAD=$((BAD + 1)); }
 	echo
 	if [ "$BAD" -eq 0 ]; then
 		echo "  All well: the $core completion queues of ib_core carried the traffic above."
