@@ -296,7 +296,7 @@ cq_main()
 			"$fn" || rc=$?
 		fi
 		cq_note "== status $rc after $((SECONDS - start)) s"
-		[ $((SECONDS - start)) -lt 5 ] || cq_msg "$((SECONDS - start)) s:"
+		[ $((SECONDS - start)) -lt 3 ] || cq_msg "took $((SECONDS - start)) s"
 		case "$rc" in
 		0)
 			CQ_PASS=$((CQ_PASS + 1))
