@@ -47,6 +47,7 @@ impl<W: Word> Arm<W> {
 
     /// Arms the queue. If the caller then finds it empty, the next completion that fits makes an
     /// event. If not, there may be completions that made none, and it should poll again.
+    // Litmus: SB+arm-mb+fetch_or, ISA2+arm-eq-slot
     #[doc(alias = "ib_req_notify_cq")]
     pub(crate) fn arm(&self, what: Notify) {
         let flag = match what {
@@ -60,6 +61,7 @@ impl<W: Word> Arm<W> {
 
     /// Tells whether to queue an event, after a completion was published. Producers of one queue
     /// call it one at a time.
+    // Litmus: SB+fire-queued+begin, SB+arm-mb+fetch_or, ISA2+arm-eq-slot
     #[must_use]
     pub(crate) fn fire(&self, solicited: bool) -> bool {
         W::barrier();
@@ -77,6 +79,7 @@ impl<W: Word> Arm<W> {
 
     /// Starts the call of the handler for an event, real or not; the owner of the event queue
     /// calls it. If it returns true, the handler is to be called and then [`Self::end`].
+    // Litmus: MP+cq-kill-quiet, SB+fire-queued+begin
     #[must_use]
     pub(crate) fn begin(&self) -> bool {
         let was = self.0.update(|old| {
@@ -91,11 +94,13 @@ impl<W: Word> Arm<W> {
     }
 
     /// Ends the call of the handler.
+    // Litmus: MP+cq-kill-quiet
     pub(crate) fn end(&self) {
         let _ = self.0.update(|old| Some(old & !CALLING));
     }
 
     /// Starts to destroy the queue. No producer is left.
+    // Litmus: MP+cq-kill-quiet
     pub(crate) fn kill(&self) {
         let _ = self
             .0
@@ -104,6 +109,7 @@ impl<W: Word> Arm<W> {
 
     /// Tells whether no handler runs or will run, after [`Self::kill`]. What handlers did is then
     /// done.
+    // Litmus: MP+cq-kill-quiet
     pub(crate) fn is_quiet(&self) -> bool {
         self.0.load_acquire() & (QUEUED | CALLING) == 0
     }

@@ -102,6 +102,7 @@ impl<W: Word, S: Deref<Target = [W]>> Eq<W, S> {
     /// # Errors
     ///
     /// If it was not queued.
+    // Litmus: MP+eq-slot-word, S+eq-slot-empty, LB+eq-slot-reuse, ISA2+arm-eq-slot
     pub(crate) fn push(&self, event: Event, keep: u32) -> Result<bool, PushError> {
         let word = event.encode().ok_or(PushError::BadCqn)?;
         let room = (self.mask + 1).saturating_sub(keep);
@@ -137,6 +138,7 @@ impl<W: Word, S: Deref<Target = [W]>> Eq<W, S> {
     }
 
     /// Takes the first event. Only for the owner.
+    // Litmus: MP+eq-slot-word, S+eq-slot-empty, LB+eq-slot-reuse, ISA2+arm-eq-slot
     fn pop(&self) -> Option<Event> {
         let head = self.head.load();
         let slot = self.slots.get((head & self.mask) as usize)?;

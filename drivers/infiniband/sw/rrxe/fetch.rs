@@ -27,6 +27,7 @@ use crate::wqe::{
 /// # Errors
 ///
 /// If the entry does not describe something that this queue pair can do.
+// Litmus: CoRR+uring-read-once
 pub(crate) fn send(
     mut read: impl FnMut(usize, &mut [u8]),
     area: &mut [u8],
@@ -50,6 +51,7 @@ pub(crate) fn send(
 /// # Errors
 ///
 /// If the entry has more elements than fit into a slot, or one that is no range of memory.
+// Litmus: CoRR+uring-read-once
 pub(crate) fn recv(
     mut read: impl FnMut(usize, &mut [u8]),
     max_sge: u8,

@@ -62,6 +62,7 @@ impl<W: Word> Owner<W> {
     ///
     /// A word that is `PENDING` already is written all the same: the owner's next acquire reads
     /// from this write, and so sees the work of this caller, not only of the one that was first.
+    // Litmus: MP+eq-owner-pend, MP+eq-owner-pend-again
     #[must_use]
     pub(crate) fn own_or_pend(&self) -> bool {
         let was = self.0.update(|old| {
@@ -91,6 +92,7 @@ impl<W: Word> Owner<W> {
     }
 
     /// Stops being the owner, unless work has come. Only for the owner.
+    // Litmus: MP+eq-owner-pend, MP+eq-owner-pend-again
     #[must_use]
     pub(crate) fn release(&self) -> Released {
         let was = self.0.update(|old| {
