@@ -31,19 +31,19 @@ impl IpAddr {
     ///
     /// let v4 = IpAddr::V4([10, 0, 0, 1]);
     ///
-    /// assert_eq!(v4.to_mapped()[10..], [0xff, 0xff, 10, 0, 0, 1]);
-    /// assert_eq!(IpAddr::from_mapped(&v4.to_mapped()), v4);
-    /// assert_eq!(IpAddr::from_mapped(&[1; 16]), IpAddr::V6([1; 16]));
+    /// assert_eq!(v4.gid()[10..], [0xff, 0xff, 10, 0, 0, 1]);
+    /// assert_eq!(IpAddr::from_gid(&v4.gid()), v4);
+    /// assert_eq!(IpAddr::from_gid(&[1; 16]), IpAddr::V6([1; 16]));
     /// ```
-    pub fn from_mapped(bytes: &[u8; 16]) -> Self {
+    pub fn from_gid(bytes: &[u8; 16]) -> Self {
         match bytes.split_last_chunk::<4>() {
             Some((front, v4)) if *front == MAPPED => Self::V4(*v4),
             _ => Self::V6(*bytes),
         }
     }
 
-    /// Returns the address in 16 bytes, as [`IpAddr::from_mapped`] takes it.
-    pub fn to_mapped(self) -> [u8; 16] {
+    /// Returns the address in 16 bytes, as [`IpAddr::from_gid`] takes it.
+    pub fn gid(self) -> [u8; 16] {
         match self {
             Self::V4([a, b, c, d]) => [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d],
             Self::V6(bytes) => bytes,

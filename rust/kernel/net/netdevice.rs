@@ -108,6 +108,22 @@ impl NetDevice {
         u32::from(unsafe { (*self.as_raw()).type_ }) == bindings::ARPHRD_ETHER
     }
 
+    /// The hardware address, if it is one of Ethernet.
+    pub fn mac(&self) -> Option<[u8; 6]> {
+        // SAFETY: By the type invariants the device is valid. An Ethernet device has an address of
+        // six bytes; one that is being changed may be read half old and half new.
+        self.is_ether()
+            .then(|| unsafe { (*self.as_raw()).dev_addr.cast::<[u8; 6]>().read_volatile() })
+    }
+
+    /// Tells whether it is registered and not about to go away.
+    pub fn is_registered(&self) -> bool {
+        // SAFETY: By the type invariants the device is valid.
+        let state = unsafe { (&raw const (*self.as_raw()).reg_state).read_volatile() };
+
+        u32::from(state) == bindings::netdev_reg_state_NETREG_REGISTERED
+    }
+
     /// Tells whether it is up and has a carrier.
     pub fn is_up(&self) -> bool {
         // SAFETY: By the type invariants the device is valid.
