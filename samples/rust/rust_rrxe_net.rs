@@ -104,8 +104,7 @@ mod device {
         pub(crate) fn unregister_queued(&self) {
             pr_info!("unregister\n");
             let _ = workqueue::system().try_spawn(GFP_KERNEL, || {
-                let a = ATTACHED.lock().take();
-                drop(a);
+                detach();
                 pr_info!("detached\n");
             });
         }
@@ -161,7 +160,17 @@ mod qp {
             pr_err!("no flow\n");
             return;
         };
-        let hdr = packet::TxHeaders::new(&pkt.hdr.bth, &pkt.hdr.ext, &pkt.hdr.tail);
+        if let Some(vlan) = pkt.vlan() {
+            pr_info!("vlan {}\n", vlan);
+        }
+        if !pkt.hdr.bth.ack_req {
+            return;
+        }
+        let bth = wire::bth::Bth {
+            ack_req: false,
+            ..pkt.hdr.bth
+        };
+        let hdr = packet::TxHeaders::new(&bth, &pkt.hdr.ext, &pkt.hdr.tail);
         if !dev.inflight.admits() {
             pr_info!("full {}\n", dev.inflight.count());
         }
@@ -190,11 +199,10 @@ mod qp {
 
 global_lock! {
     // SAFETY: In init of the module.
-    unsafe(uninit) static ATTACHED: Mutex<Option<net::Attachment>> = None;
+    unsafe(uninit) static ATTACHED: Mutex<Option<(net::Attachment, Arc<device::Device>)>> = None;
 }
 
 struct Test {
-    dev: Arc<device::Device>,
     _net: net::Registrations,
 }
 
@@ -223,28 +231,35 @@ impl kernel::Module for Test {
             .device(module_parameters::ifindex.value().unsigned_abs())
             .ok_or(ENODEV)?;
         let dev = device::Device::new(ndev.clone())?;
-        dev.inflight.set_wake(dev.clone());
         let attachment = net::Attachment::new(&dev, &ndev)?;
         pr_info!("second: {:?}\n", net::Attachment::new(&dev, &ndev).err());
         attachment.listen()?;
-        *ATTACHED.lock() = Some(attachment);
-        Ok(Self { dev, _net: reg })
+        dev.inflight.set_wake(dev.clone());
+        *ATTACHED.lock() = Some((attachment, dev));
+        Ok(Self { _net: reg })
     }
 }
 
 impl Drop for Test {
     fn drop(&mut self) {
-        let a = ATTACHED.lock().take();
+        detach();
+    }
+}
+
+fn detach() {
+    let a = ATTACHED.lock().take();
+    if let Some((a, dev)) = a {
         drop(a);
-        self.dev.inflight.clear_wake();
-        let s = &self.dev.stats.0;
+        dev.inflight.clear_wake();
+        *dev.flow.lock() = None;
+        let s = &dev.stats.0;
         pr_info!(
             "rcvd {} bytes {} sent {} err {} inflight {}\n",
             s[0].load(kernel::sync::atomic::Relaxed),
             s[1].load(kernel::sync::atomic::Relaxed),
             s[2].load(kernel::sync::atomic::Relaxed),
             s[3].load(kernel::sync::atomic::Relaxed),
-            self.dev.inflight.count()
+            dev.inflight.count()
         );
     }
 }

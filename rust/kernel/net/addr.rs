@@ -88,6 +88,8 @@ pub(super) fn be32(bytes: [u8; 4]) -> bindings::__be32 {
 /// Returns an IPv6 address as C has it.
 #[cfg(CONFIG_IPV6)]
 pub(super) fn in6(bytes: [u8; 16]) -> bindings::in6_addr {
-    // SAFETY: A `struct in6_addr` is 16 bytes, and any bytes are one.
-    unsafe { core::mem::transmute::<[u8; 16], bindings::in6_addr>(bytes) }
+    bindings::in6_addr {
+        in6_u: bindings::in6_addr__bindgen_ty_1 { u6_addr8: bytes },
+    }
+}
 }
