@@ -355,7 +355,7 @@ impl Qp {
             sq_psn,
             dest_qpn: attrs.dest_qpn,
             access_flags: attrs.access,
-            ah: attrs.av,
+            ah: attrs.av.as_ref().map(Av::info),
             pkey_index: attrs.pkey_index,
             sqd_async_notify: attrs.sqd_notify,
             sq_draining: draining,
@@ -368,6 +368,7 @@ impl Qp {
             rnr_retry: attrs.rnr_retry,
             cap: this.cap(),
             signal_all: this.signal_all,
+            ..Default::default()
         }
     }
 }

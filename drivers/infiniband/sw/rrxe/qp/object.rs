@@ -467,7 +467,7 @@ impl Parts<'_> {
             Some(udata) => {
                 let send = Arc::new(Queue::new(sizes.send)?, GFP_KERNEL)?;
                 let recv = Arc::new(Queue::new(sizes.recv)?, GFP_KERNEL)?;
-                let uctx = udata.ucontext();
+                let uctx = udata.ucontext()?;
                 let tokens = (uctx.offer(&recv)?, uctx.offer(&send)?);
 
                 (
@@ -535,9 +535,9 @@ impl Parts<'_> {
                 transport: self.transport,
                 gsi: self.gsi,
                 kind: self.init.kind(),
-                pd: self.init.pd().clone(),
-                send_cq: self.init.send_cq().clone(),
-                recv_cq: self.init.recv_cq().clone(),
+                pd: self.init.pd()?.clone(),
+                send_cq: self.init.send_cq()?.clone(),
+                recv_cq: self.init.recv_cq()?.clone(),
                 signal_all: self.init.signal_all(),
                 sizes,
                 handle,

@@ -34,6 +34,7 @@ use kernel::{
     bindings,
     prelude::*,
     rdma::driver::wr::{
+        self,
         RecvWrs,
         SendWr,
         SendWrs, //
@@ -145,12 +146,12 @@ impl Qp {
             | bindings::ib_wr_opcode_IB_WR_SEND_WITH_IMM
             | bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV => {
                 if self.transport == Transport::Ud {
-                    let (ah, qpn, qkey, _) = wr.ud().ok_or(EINVAL)?;
+                    let to = wr.ud().ok_or(EINVAL)?;
 
                     Work::Datagram {
-                        ah: ah.num,
-                        qpn: qpn & crate::wire::bth::Bth::QPN_MASK,
-                        qkey,
+                        ah: to.ah.num,
+                        qpn: to.remote_qpn & crate::wire::bth::Bth::QPN_MASK,
+                        qkey: to.remote_qkey,
                         tail,
                     }
                 } else {
@@ -159,17 +160,17 @@ impl Qp {
             }
             bindings::ib_wr_opcode_IB_WR_RDMA_WRITE
             | bindings::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM => {
-                let (va, rkey) = wr.rdma();
+                let (va, rkey) = wr.rdma().ok_or(EINVAL)?;
 
                 Work::Write { va, rkey, tail }
             }
             bindings::ib_wr_opcode_IB_WR_RDMA_READ => {
-                let (va, rkey) = wr.rdma();
+                let (va, rkey) = wr.rdma().ok_or(EINVAL)?;
 
                 Work::Read { va, rkey }
             }
             bindings::ib_wr_opcode_IB_WR_ATOMIC_CMP_AND_SWP => {
-                let (va, compare, swap, rkey) = wr.atomic();
+                let (va, compare, swap, rkey) = wr.atomic().ok_or(EINVAL)?;
 
                 Work::CompareSwap {
                     va,
@@ -179,18 +180,18 @@ impl Qp {
                 }
             }
             bindings::ib_wr_opcode_IB_WR_ATOMIC_FETCH_AND_ADD => {
-                let (va, add, _, rkey) = wr.atomic();
+                let (va, add, _, rkey) = wr.atomic().ok_or(EINVAL)?;
 
                 Work::FetchAdd { va, rkey, add }
             }
             bindings::ib_wr_opcode_IB_WR_LOCAL_INV => Work::LocalInv(u32::from_ne_bytes(ex)),
             bindings::ib_wr_opcode_IB_WR_REG_MR => {
-                let (mr, key, access) = wr.reg().ok_or(EINVAL)?;
+                let reg = wr.reg().ok_or(EINVAL)?;
 
                 Work::Kernel(RegMr {
-                    mr: mr.number(),
-                    key,
-                    access,
+                    mr: reg.mr.number(),
+                    key: reg.key,
+                    access: reg.access,
                 })
             }
             _ => return Err(EINVAL),
@@ -240,17 +241,21 @@ impl Qp {
 }
 
 /// Writes elements as they are in a ring; returns the length of all.
-fn put_sges(sges: impl Iterator<Item = (u64, u32, u32)>, area: &mut [u8]) -> Result<u32> {
+fn put_sges(sges: impl Iterator<Item = wr::Sge>, area: &mut [u8]) -> Result<u32> {
     let mut total: u64 = 0;
 
-    for (to, (addr, len, lkey)) in area.chunks_exact_mut(SGE_LEN).zip(sges) {
-        let sge = Sge { addr, len, lkey };
+    for (to, sge) in area.chunks_exact_mut(SGE_LEN).zip(sges) {
+        let sge = Sge {
+            addr: sge.addr,
+            len: sge.len,
+            lkey: sge.lkey,
+        };
 
         if !sge.is_range() {
             return Err(EINVAL);
         }
         to.copy_from_slice(&sge.emit());
-        total += u64::from(len);
+        total += u64::from(sge.len);
     }
     u32::try_from(total)
         .ok()

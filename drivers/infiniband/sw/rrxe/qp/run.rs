@@ -287,7 +287,6 @@ impl Qp {
 
             match admission.admit(&pkt.hdr) {
                 Ok(()) => {
-                    this.dev.stats.inc(Counter::RcvdPkts);
                     // Memory is never waited for here, so the answer is always taken.
                     let _ = engine.receive(&mut env, &pkt.hdr, pkt.payload());
                 }
@@ -342,7 +341,6 @@ impl Qp {
                     Ok(received) => {
                         let stats = &this.dev.stats;
 
-                        stats.inc(Counter::RcvdPkts);
                         if received.duplicate {
                             stats.inc(Counter::DuplicateRequest);
                         }
