@@ -39,6 +39,7 @@ use crate::{
 pub(crate) use crate::cq::Ctx;
 use kernel::{
     impl_has_work,
+    net::skb::SkBuffList,
     prelude::*,
     rdma::driver::qp::QpEvent,
     sync::{
@@ -277,7 +278,7 @@ impl Qp {
             this.expired.store(0);
             engine.timeout(&env);
         }
-        while let Some(pkt) = this.responses.pop_front().and_then(RxPacket::from_skb) {
+        while let Some(pkt) = next(&this.responses) {
             let admission = Admission {
                 address: env
                     .flow
@@ -321,10 +322,7 @@ impl Qp {
         };
 
         loop {
-            while let Some(pkt) = parked
-                .take()
-                .or_else(|| this.requests.pop_front().and_then(RxPacket::from_skb))
-            {
+            while let Some(pkt) = parked.take().or_else(|| next(&this.requests)) {
                 let admission = Admission {
                     address: env
                         .flow
@@ -391,6 +389,16 @@ impl Qp {
         }
         packets.push_back(pkt.into_skb());
         Self::drive(this, todo, Ctx::Softirq);
+    }
+}
+
+/// Takes the next packet that waits for a half.
+fn next(packets: &SkBuffList) -> Option<RxPacket> {
+    loop {
+        // It was one before, so this does not fail.
+        if let Some(pkt) = RxPacket::from_skb(packets.pop_front()?) {
+            return Some(pkt);
+        }
     }
 }
 
