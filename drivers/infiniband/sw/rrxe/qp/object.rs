@@ -139,6 +139,14 @@ impl<T> Half<T> {
         data
     }
 
+    /// Becomes the owner if there is none.
+    pub(super) fn try_own(&self) -> Option<Borrowed<'_, T>> {
+        if !self.owner.try_own() {
+            return None;
+        }
+        self.data.try_borrow()
+    }
+
     /// Becomes the owner, for a change that others must not see half done.
     ///
     /// # Context
@@ -147,11 +155,8 @@ impl<T> Half<T> {
     /// looking again a little later is all that is needed.
     pub(super) fn own(&self) -> Borrowed<'_, T> {
         loop {
-            if self.owner.try_own() {
-                if let Some(data) = self.data.try_borrow() {
-                    return data;
-                }
-                kernel::warn_on_once!(true);
+            if let Some(data) = self.try_own() {
+                return data;
             }
             fsleep(Delta::from_micros(20));
         }

@@ -44,6 +44,7 @@ use kernel::{
     rdma::driver::qp::QpEvent,
     sync::{
         bh,
+        exclusive::Borrowed,
         rcu,
         Arc,
         ArcBorrow, //
@@ -166,48 +167,68 @@ impl Qp {
         // that happens once.
         while todo.has(Todo::BOTH) {
             if todo.has(Todo::TX) {
-                todo = todo.without(Todo::TX).and(Self::drive_tx(this, ctx));
+                todo = todo.without(Todo::TX);
+                if let Some(tx) = this.tx.own_or_pend() {
+                    todo = todo.and(Self::drive_tx(this, tx, None, ctx));
+                }
             }
             if todo.has(Todo::RX) {
-                todo = todo.without(Todo::RX).and(Self::drive_rx(this, ctx));
+                todo = todo.without(Todo::RX);
+                if let Some(rx) = this.rx.own_or_pend() {
+                    todo = todo.and(Self::drive_rx(this, rx, None, ctx));
+                }
             }
         }
     }
 
-    fn drive_tx(this: ArcBorrow<'_, Qp>, ctx: Ctx) -> Todo {
+    /// Runs requester and completer, with a packet that has just come, and leaves them.
+    fn drive_tx(
+        this: ArcBorrow<'_, Qp>,
+        tx: Borrowed<'_, TxHalf>,
+        mut pkt: Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
+        let half = &this.tx;
         let mut todo = Todo::NONE;
         let mut rounds = ROUNDS;
-        let mut owned = this.tx.own_or_pend();
+        let mut owned = Some(tx);
 
         while let Some(mut tx) = owned {
-            todo = todo.and(Self::run_tx(this, &mut tx, ctx));
+            todo = todo.and(Self::run_tx(this, &mut tx, pkt.take(), ctx));
             rounds -= 1;
             if rounds == 0 {
-                if this.tx.leave(tx) {
+                if half.leave(tx) {
                     Self::schedule(this, Todo::TX);
                 }
                 break;
             }
-            owned = this.tx.release(tx);
+            owned = half.release(tx);
         }
         todo
     }
 
-    fn drive_rx(this: ArcBorrow<'_, Qp>, ctx: Ctx) -> Todo {
+    /// Runs the responder, with a packet that has just come, and leaves it.
+    fn drive_rx(
+        this: ArcBorrow<'_, Qp>,
+        rx: Borrowed<'_, RxHalf>,
+        mut pkt: Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
+        let half = &this.rx;
         let mut todo = Todo::NONE;
         let mut rounds = ROUNDS;
-        let mut owned = this.rx.own_or_pend();
+        let mut owned = Some(rx);
 
         while let Some(mut rx) = owned {
-            todo = todo.and(Self::run_rx(this, &mut rx, ctx));
+            todo = todo.and(Self::run_rx(this, &mut rx, pkt.take(), ctx));
             rounds -= 1;
             if rounds == 0 {
-                if this.rx.leave(rx) {
+                if half.leave(rx) {
                     Self::schedule(this, Todo::RX);
                 }
                 break;
             }
-            owned = this.rx.release(rx);
+            owned = half.release(rx);
         }
         todo
     }
@@ -251,7 +272,12 @@ impl Qp {
     }
 
     /// One go of requester and completer.
-    fn run_tx(this: ArcBorrow<'_, Qp>, tx: &mut TxHalf, ctx: Ctx) -> Todo {
+    fn run_tx(
+        this: ArcBorrow<'_, Qp>,
+        tx: &mut TxHalf,
+        pkt: Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
         let state = this.state();
 
         if state == QpState::Error && tx.engine.state != QpState::Error {
@@ -278,7 +304,9 @@ impl Qp {
             this.expired.store(0);
             engine.timeout(&env);
         }
-        while let Some(pkt) = next(&this.responses) {
+        let mut first = in_turn(pkt, &this.responses, false);
+
+        while let Some(pkt) = first.take().or_else(|| next(&this.responses)) {
             let admission = Admission {
                 address: env
                     .flow
@@ -303,7 +331,12 @@ impl Qp {
     }
 
     /// One go of the responder.
-    fn run_rx(this: ArcBorrow<'_, Qp>, rx: &mut RxHalf, ctx: Ctx) -> Todo {
+    fn run_rx(
+        this: ArcBorrow<'_, Qp>,
+        rx: &mut RxHalf,
+        pkt: Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
         let mut todo = Todo::NONE;
         let RxHalf {
             engine,
@@ -321,8 +354,14 @@ impl Qp {
             ctx,
         };
 
+        let mut first = in_turn(pkt, &this.requests, parked.is_some());
+
         loop {
-            while let Some(pkt) = parked.take().or_else(|| next(&this.requests)) {
+            while let Some(pkt) = parked
+                .take()
+                .or_else(|| first.take())
+                .or_else(|| next(&this.requests))
+            {
                 let admission = Admission {
                     address: env
                         .flow
@@ -377,19 +416,52 @@ impl Qp {
 
     /// Takes a packet that is for this queue pair.
     fn receive(this: ArcBorrow<'_, Qp>, pkt: RxPacket) {
-        let (packets, todo) = if pkt.hdr.op.kind.is_request() {
-            (&this.requests, Todo::RX)
-        } else {
-            (&this.responses, Todo::TX)
-        };
+        let ctx = Ctx::Softirq;
+        let qp = &*this;
 
-        if packets.len() >= BACKLOG {
-            this.dev.drops.inc(DropReason::State);
-            return;
+        if pkt.hdr.op.kind.is_request() {
+            let todo = match qp.rx.try_own() {
+                Some(rx) => Self::drive_rx(this, rx, Some(pkt), ctx),
+                None => {
+                    qp.keep(&qp.requests, pkt);
+                    Todo::RX
+                }
+            };
+
+            Self::drive(this, todo, ctx);
+        } else {
+            let todo = match qp.tx.try_own() {
+                Some(tx) => Self::drive_tx(this, tx, Some(pkt), ctx),
+                None => {
+                    qp.keep(&qp.responses, pkt);
+                    Todo::TX
+                }
+            };
+
+            Self::drive(this, todo, ctx);
         }
-        packets.push_back(pkt.into_skb());
-        Self::drive(this, todo, Ctx::Softirq);
     }
+
+    /// Keeps a packet for the owner of a half.
+    fn keep(&self, packets: &SkBuffList, pkt: RxPacket) {
+        if packets.len() >= BACKLOG {
+            self.dev.drops.inc(DropReason::State);
+        } else {
+            packets.push_back(pkt.into_skb());
+        }
+    }
+}
+
+/// Returns the packet that has just come to the owner of a half if nothing came before it; if
+/// something did, it has to wait in its place.
+fn in_turn(pkt: Option<RxPacket>, packets: &SkBuffList, parked: bool) -> Option<RxPacket> {
+    let pkt = pkt?;
+
+    if !parked && packets.is_empty() {
+        return Some(pkt);
+    }
+    packets.push_back(pkt.into_skb());
+    None
 }
 
 /// Takes the next packet that waits for a half.
