@@ -457,7 +457,7 @@ impl Qp {
 fn in_turn(pkt: Option<RxPacket>, packets: &SkBuffList, parked: bool) -> Option<RxPacket> {
     let pkt = pkt?;
 
-    if !parked && packets.is_empty() {
+    if !parked && packets.len() == 0 {
         return Some(pkt);
     }
     packets.push_back(pkt.into_skb());
