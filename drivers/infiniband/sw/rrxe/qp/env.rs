@@ -13,10 +13,7 @@ use super::{
     },
 };
 use crate::{
-    cq::{
-        Cq,
-        Ctx, //
-    },
+    cq::Cq,
     env::{
         Access,
         AtomicOp,
@@ -35,6 +32,7 @@ use crate::{
         TxPacket,
         Wire, //
     },
+    event::Ctx,
     mr::{
         self,
         Key,
@@ -255,7 +253,13 @@ impl SendQueue for Env<'_, SendRing> {
                 let guard = rcu::read_lock();
                 let mr = dev.mrs.get(&guard, reg.mr).ok_or(Status::LocQpOp)?;
 
-                mr::register(dev, &self.who(), &mr, reg.key, reg.access)
+                mr::register(
+                    &self.who(),
+                    &mr,
+                    reg.key,
+                    reg.access,
+                    (reg.iova, reg.length),
+                )
             }
             // There are no memory windows yet.
             _ => Err(Status::MwBind),

@@ -31,8 +31,7 @@ use crate::{
     kword::KWord,
     net::{
         Flow,
-        InFlight,
-        IpAddr, //
+        InFlight, //
     },
     opcode::Transport,
     owner::{
@@ -41,20 +40,14 @@ use crate::{
     },
     params,
     pd::Pd,
-    psn::Psn,
     queue::Queue,
     resp::{
         Resource,
-        Rights,
-        Rx,
-        RxConfig, //
+        Rx, //
     },
     sync::Word,
-    tx::{
-        Tx,
-        TxConfig, //
-    },
-    ucontext::MmapToken,
+    tx::Tx,
+    uctx::MmapToken,
     verbs::Verbs,
     wqe::SendWqe, //
 };

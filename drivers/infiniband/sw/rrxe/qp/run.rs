@@ -36,7 +36,7 @@ use crate::{
     stats::Counter,
     sync::Word, //
 };
-pub(crate) use crate::cq::Ctx;
+pub(crate) use crate::event::Ctx;
 use kernel::{
     impl_has_work,
     net::skb::SkBuffList,
