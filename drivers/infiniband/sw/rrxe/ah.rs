@@ -5,8 +5,8 @@
 use crate::{
     abi::CreateAhResp,
     device::Device,
+    net::Flow,
     pd::Pd,
-    seam::net::Flow,
     verbs::Verbs, //
 };
 use core::mem::{

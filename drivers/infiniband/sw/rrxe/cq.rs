@@ -25,12 +25,12 @@ use crate::{
     kword::KWord,
     packet::Tail,
     params::MAX_CQE,
+    qp::Qp,
     queue::Queue,
     ring::{
         Geometry,
         Producer, //
     },
-    seam::qp::Qp,
     sync::Word,
     uctx::{
         mmap_info_bytes,

@@ -8,20 +8,19 @@ use crate::{
     event::Vector,
     kword::KWord,
     mr::Mr,
+    net,
     params,
-    seam::{
-        net,
-        qp::Qp,
-        Table, //
-    },
+    qp::Qp,
     stats::{
         Counter,
         Stats, //
     },
     sync::Word,
+    table::Table,
     verbs::Verbs, //
 };
 use kernel::{
+    net::netdevice::NetDevice,
     new_mutex,
     prelude::*,
     rdma::{
@@ -138,7 +137,7 @@ impl Device {
 
     /// Makes a device on a network interface and registers it.
     pub(crate) fn add(name: &CStr, netdev: NetDev) -> Result {
-        if net::is_vlan(&netdev) {
+        if netdev.device().is_vlan() {
             pr_err!("a device can only be on a real interface, not on a VLAN\n");
             return Err(EPERM);
         }
@@ -156,10 +155,21 @@ impl Device {
         };
         let new = Unregistered::<Verbs>::new(&config, |ib| Self::new(ib, netdev))?;
         let dev = new.data().clone();
-        let attachment = net::Attachment::new(&dev, &dev.netdev)?;
+        let attachment = net::Attachment::new(&dev, dev.netdev())?;
 
         *dev.attachment.lock() = Some(attachment);
-        new.register(name, &dev.netdev)
+        new.register(name, &dev.netdev)?;
+
+        let listening = match &*dev.attachment.lock() {
+            Some(attachment) => attachment.listen(),
+            // It was unregistered already.
+            None => Ok(()),
+        };
+
+        if listening.is_err() {
+            dev.unregister_queued();
+        }
+        listening
     }
 
     /// The device is registered: tells everybody the state of the port.
@@ -184,8 +194,8 @@ impl Device {
     }
 
     /// The network interface.
-    pub(crate) fn netdev(&self) -> &NetDev {
-        &self.netdev
+    pub(crate) fn netdev(&self) -> &NetDevice {
+        self.netdev.device()
     }
 
     /// The hardware address that the interface had when the device was made.

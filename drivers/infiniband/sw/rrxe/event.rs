@@ -19,7 +19,7 @@ use crate::{
         PushError, //
     },
     kword::KWord,
-    seam::Table, //
+    table::Table, //
 };
 use kernel::{
     impl_has_work,

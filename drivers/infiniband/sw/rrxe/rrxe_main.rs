@@ -10,7 +10,8 @@
 //! - [`device`], [`params`], [`stats`]: the device;
 //! - [`uctx`], [`queue`]: what user space maps;
 //! - [`pd`], [`ah`], [`mr`], [`cq`], [`event`]: objects;
-//! - [`seam`]: queue pairs and the network.
+//! - [`qp`]: queue pairs;
+//! - [`net`], [`table`]: the network, and the tables that packets are looked up in.
 
 use kernel::{
     prelude::*,
@@ -45,11 +46,12 @@ mod device;
 mod event;
 mod kword;
 mod mr;
+mod net;
 mod params;
 mod pd;
 mod queue;
-mod seam;
 mod stats;
+mod table;
 mod uctx;
 mod verbs;
 
@@ -73,18 +75,18 @@ module! {
 /// The driver. Fields are dropped in this order: first the devices, then what they need.
 struct Rrxe {
     _driver: link::Driver<Verbs>,
-    _net: seam::net::Registrations,
+    _net: net::Registrations,
 }
 
 impl kernel::Module for Rrxe {
-    fn init(module: &'static ThisModule) -> Result<Self> {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
         let coexist = module_parameters::coexist.value();
 
         if !coexist && link::is_module_loaded(c"rdma_rxe") {
             pr_err!("rdma_rxe is loaded, and only one of the two can be\n");
             return Err(EBUSY);
         }
-        let net = seam::net::init(module)?;
+        let net = net::init()?;
 
         Ok(Self {
             _driver: device::register(*coexist)?,

@@ -13,7 +13,7 @@ use crate::{
     mr::Mr,
     params,
     pd::Pd,
-    seam::qp::Qp,
+    qp::Qp,
     stats::DESCS,
     uctx::Ucontext, //
 };

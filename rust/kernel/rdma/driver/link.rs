@@ -15,6 +15,7 @@ use crate::{
         c_char,
         c_int, //
     },
+    net::netdevice::NetDevice,
     prelude::*,
     sync::atomic::{
         Acquire,
@@ -58,6 +59,12 @@ impl NetDev {
     /// Returns the pointer for the C side.
     pub fn as_raw(&self) -> *mut bindings::net_device {
         self.0.as_ptr()
+    }
+
+    /// The interface.
+    pub fn device(&self) -> &NetDevice {
+        // SAFETY: By the type invariant.
+        unsafe { NetDevice::from_raw(self.as_raw()) }
     }
 
     /// The MTU.

@@ -268,7 +268,7 @@ impl Qp {
 
     /// Its state; the answer may be old for all but the owner of both halves.
     pub(super) fn state(&self) -> QpState {
-        QpState::from_verbs(self.state.load()).unwrap_or(QpState::Reset)
+        QpState::from_verbs(Word::load(&self.state)).unwrap_or(QpState::Reset)
     }
 
     /// Sets the state. Only for the owner of both halves.

@@ -301,7 +301,7 @@ impl Qp {
         if this.expired.load_acquire() != 0 {
             // In this order: once it is disarmed, nobody sets the word until it is armed again.
             *timer = None;
-            this.expired.store(0);
+            Word::store(&this.expired, 0);
             engine.timeout(&env);
         }
         let mut first = in_turn(pkt, &this.responses, false);
