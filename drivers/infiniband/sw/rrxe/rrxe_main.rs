@@ -87,7 +87,7 @@ impl kernel::Module for Rrxe {
         let net = seam::net::init(module)?;
 
         Ok(Self {
-            _driver: device::register(*coexist)?,
+            _driver: device::register(coexist)?,
             _net: net,
         })
     }
