@@ -256,6 +256,7 @@ impl Cq {
         };
         let vector = dev.vector(init.comp_vector).ok_or(EINVAL)?;
         let eq = vector.attach(&dev.cqs)?;
+        let (cq_vector, cq_eq) = (vector.clone(), eq.clone());
         let made = dev.cqs.insert_with(GFP_KERNEL, |cqn| {
             Arc::pin_init(
                 pin_init!(Self {
@@ -263,8 +264,8 @@ impl Cq {
                     cqn,
                     generation: dev.next_generation(),
                     arm: Arm::new(),
-                    eq: eq.clone(),
-                    vector: vector.clone(),
+                    eq: cq_eq,
+                    vector: cq_vector,
                     handle,
                     overflown: Word::new(0),
                     ring <- new_spinlock_irq!(ring, "Cq::ring"),

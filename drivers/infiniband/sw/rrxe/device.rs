@@ -109,6 +109,7 @@ impl Device {
             vectors.push(Vector::new()?, GFP_KERNEL)?;
         }
         let (mac, mtu) = (netdev.mac(), params::mtu_for(netdev.mtu()));
+        let guid = u64::from_ne_bytes(params::guid(mac));
         let cqs = Arc::pin_init(Table::new(params::CQN.0, params::CQN.1), GFP_KERNEL)?;
 
         Arc::try_pin_init(
@@ -118,7 +119,7 @@ impl Device {
                 mac,
                 active_mtu: Word::new(mtu),
                 port_caps: Word::new(params::PORT_CAPS),
-                guid: Atomic::new(u64::from_ne_bytes(params::guid(mac))),
+                guid: Atomic::new(guid),
                 mmap_offset: Atomic::new(0),
                 pds: Atomic::new(0),
                 generations: Atomic::new(0),

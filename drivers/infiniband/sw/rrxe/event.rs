@@ -127,7 +127,7 @@ impl EventQueue {
             (Ok(false), _) => (),
             // There is a slot for each completion queue that is here.
             (Err(PushError::Full | PushError::BadCqn), _) => {
-                pr_warn_once!("lost an event of completion queue {}\n", event.cqn);
+                kernel::pr_warn_once!("lost an event of completion queue {}\n", event.cqn);
             }
         }
     }

@@ -89,7 +89,7 @@ impl kernel::Module for Rrxe {
         let net = net::init()?;
 
         Ok(Self {
-            _driver: device::register(*coexist)?,
+            _driver: device::register(coexist)?,
             _net: net,
         })
     }

@@ -140,7 +140,7 @@ impl<T: Operations> Unregistered<T> {
         {
             *to = *from as _;
         }
-        dev.node_type = bindings::rdma_node_type_RDMA_NODE_IB_CA as u8;
+        dev.node_type = bindings::RDMA_NODE_IB_CA as u8;
         dev.node_guid = u64::from_ne_bytes(config.node_guid);
         dev.phys_port_cnt = 1;
         dev.num_comp_vectors = config.num_comp_vectors as c_int;

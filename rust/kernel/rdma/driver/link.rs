@@ -70,7 +70,7 @@ impl NetDev {
     /// The MTU.
     pub fn mtu(&self) -> u32 {
         // SAFETY: By the type invariant; it is a word that others may write.
-        unsafe { (&raw const (*self.as_raw()).__bindgen_anon_1.__bindgen_anon_1.mtu).read_volatile() }
+        unsafe { (&raw const (*self.as_raw()).mtu).read_volatile() }
     }
 
     /// The hardware address; zeroes if it has none.

@@ -327,7 +327,7 @@ impl<T: Operations> VTable<T> {
             bindings::rdma_alloc_hw_stats_struct(
                 T::PORT_STATS.as_ptr().cast(),
                 T::PORT_STATS.len() as c_int,
-                u64::from(bindings::RDMA_HW_STATS_DEFAULT_LIFESPAN),
+                bindings::RDMA_HW_STATS_DEFAULT_LIFESPAN as usize,
             )
         }
     }
