@@ -348,7 +348,6 @@ impl Qp {
 
         QpInfo {
             state,
-            cur_state: state,
             path_mtu: attrs.mtu,
             qkey: attrs.qkey,
             rq_psn,

@@ -253,13 +253,7 @@ impl SendQueue for Env<'_, SendRing> {
                 let guard = rcu::read_lock();
                 let mr = dev.mrs.get(&guard, reg.mr).ok_or(Status::LocQpOp)?;
 
-                mr::register(
-                    &self.who(),
-                    &mr,
-                    reg.key,
-                    reg.access,
-                    (reg.iova, reg.length),
-                )
+                mr::register(&self.who(), &mr, reg.key, reg.access)
             }
             // There are no memory windows yet.
             _ => Err(Status::MwBind),

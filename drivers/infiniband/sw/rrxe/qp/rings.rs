@@ -50,10 +50,6 @@ pub(crate) struct RegMr {
     pub(crate) key: u32,
     /// Rights.
     pub(crate) access: u32,
-    /// Address of its start.
-    pub(crate) iova: u64,
-    /// Its length.
-    pub(crate) length: u64,
 }
 
 /// Sizes of both queues, as they are and not as they were asked for.

@@ -40,7 +40,6 @@ pub(crate) use crate::event::Ctx;
 use kernel::{
     impl_has_work,
     net::skb::SkBuffList,
-    prelude::*,
     rdma::driver::qp::QpEvent,
     sync::{
         bh,

@@ -16,7 +16,6 @@ use super::{
 use crate::sync::Word;
 use kernel::{
     impl_has_hr_timer,
-    prelude::*,
     sync::{
         Arc,
         ArcBorrow, //
