@@ -3,8 +3,12 @@
 #include <linux/cpumask.h>
 #include <linux/kmemleak.h>
 #include <linux/list.h>
+#include <linux/netdevice.h>
+#include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <linux/vmalloc.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 __rust_helper void *rust_helper_rdma_zalloc_obj(struct ib_device *dev, size_t size, gfp_t gfp,
 						bool is_numa_aware)
@@ -79,4 +83,49 @@ __rust_helper void rust_helper_kmemleak_not_leak(const void *ptr)
 __rust_helper void *rust_helper_rdma_kmalloc(size_t size, gfp_t gfp)
 {
 	return kmalloc(size, gfp);
+}
+
+__rust_helper struct ib_ucontext *rust_helper_rdma_udata_ucontext(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
+__rust_helper struct ib_udata *rust_helper_rdma_bundle_udata(struct uverbs_attr_bundle *attrs)
+{
+	return attrs ? &attrs->driver_udata : NULL;
+}
+
+__rust_helper bool rust_helper_ib_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+
+__rust_helper void *rust_helper_rdma_sg_page_iter_addr(struct sg_page_iter *iter)
+{
+	return page_address(sg_page_iter_page(iter));
+}
+
+__rust_helper void *rust_helper_rdma_vmalloc_user(unsigned long size)
+{
+	return vmalloc_user(size);
+}
+
+__rust_helper void rust_helper_rdma_dev_hold(struct net_device *dev)
+{
+	dev_hold(dev);
+}
+
+__rust_helper void rust_helper_rdma_dev_put(struct net_device *dev)
+{
+	dev_put(dev);
+}
+
+__rust_helper void rust_helper_rdma_netdev_mac(const struct net_device *dev, u8 *mac)
+{
+	memcpy(mac, dev->dev_addr, min_t(unsigned int, dev->addr_len, ETH_ALEN));
+}
+
+__rust_helper bool rust_helper_rdma_netdev_running(const struct net_device *dev)
+{
+	return netif_running(dev) && netif_carrier_ok(dev);
 }

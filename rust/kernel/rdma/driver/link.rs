@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rdma link add`, and the life of a driver of devices that are made so.
+//!
+//! C header: [`include/rdma/rdma_netlink.h`](srctree/include/rdma/rdma_netlink.h)
+
+use super::{
+    device::DriverId,
+    Operations, //
+};
+use crate::{
+    bindings,
+    error::from_result,
+    ffi::{
+        c_char,
+        c_int, //
+    },
+    net::netdevice::NetDevice,
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Full,
+        Relaxed, //
+    },
+    types::Opaque, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+/// A reference to a network interface.
+///
+/// # Invariants
+///
+/// The pointer is valid and a reference to it is ours.
+pub struct NetDev(NonNull<bindings::net_device>);
+
+// SAFETY: References can be used and put by any thread.
+unsafe impl Send for NetDev {}
+
+// SAFETY: As above.
+unsafe impl Sync for NetDev {}
+
+impl NetDev {
+    /// # Safety
+    ///
+    /// `raw` must be valid.
+    unsafe fn get(raw: *mut bindings::net_device) -> Result<Self> {
+        let raw = NonNull::new(raw).ok_or(ENODEV)?;
+
+        // SAFETY: By the requirement of this function.
+        unsafe { bindings::rdma_dev_hold(raw.as_ptr()) };
+        // INVARIANT: The reference was taken just now.
+        Ok(Self(raw))
+    }
+
+    /// Returns the pointer for the C side.
+    pub fn as_raw(&self) -> *mut bindings::net_device {
+        self.0.as_ptr()
+    }
+
+    /// The interface.
+    pub fn device(&self) -> &NetDevice {
+        // SAFETY: By the type invariant.
+        unsafe { NetDevice::from_raw(self.as_raw()) }
+    }
+
+    /// The MTU.
+    pub fn mtu(&self) -> u32 {
+        // SAFETY: By the type invariant; it is a word that others may write.
+        unsafe { (&raw const (*self.as_raw()).mtu).read_volatile() }
+    }
+
+    /// The hardware address; zeroes if it has none.
+    pub fn mac(&self) -> [u8; 6] {
+        let mut mac = [0; 6];
+
+        // SAFETY: By the type invariant; the array has the size of a MAC address.
+        unsafe { bindings::rdma_netdev_mac(self.as_raw(), mac.as_mut_ptr()) };
+        mac
+    }
+
+    /// Whether it is up, and whether there is a carrier as well.
+    pub fn state(&self) -> (bool, bool) {
+        // SAFETY: By the type invariant.
+        unsafe {
+            (
+                bindings::netif_get_flags(self.as_raw())
+                    & bindings::net_device_flags_IFF_UP
+                    != 0,
+                bindings::rdma_netdev_running(self.as_raw()),
+            )
+        }
+    }
+}
+
+impl Drop for NetDev {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::rdma_dev_put(self.as_raw()) };
+    }
+}
+
+/// Makes devices.
+pub trait LinkOperations: Operations {
+    /// Makes a device with a name on a network interface.
+    ///
+    /// # Context
+    ///
+    /// Process context, may sleep. The RTNL is not held.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the interface has one.
+    fn newlink(name: &CStr, netdev: NetDev) -> Result;
+}
+
+/// What the core calls to make devices. A driver has one in a `static`.
+///
+/// Wraps the kernel's C `struct rdma_link_ops`.
+pub struct Ops<T> {
+    raw: Opaque<bindings::rdma_link_ops>,
+    used: Atomic<u32>,
+    _p: PhantomData<fn(T)>,
+}
+
+// SAFETY: `raw` is written once, by who has set `used`, and then belongs to the core.
+unsafe impl<T> Sync for Ops<T> {}
+
+impl<T> Ops<T> {
+    /// Makes it.
+    #[expect(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self {
+            raw: Opaque::uninit(),
+            used: Atomic::new(0),
+            _p: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(super) fn as_raw(&self) -> *const bindings::rdma_link_ops {
+        self.raw.get()
+    }
+}
+
+impl<T: LinkOperations> Ops<T> {
+    /// Starts the driver: from now on devices of type `kind` can be made.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it was started before.
+    #[doc(alias = "rdma_link_register")]
+    #[inline]
+    pub fn register(&'static self, kind: &'static CStr, driver: DriverId) -> Result<Driver<T>> {
+        if self.used.cmpxchg(0, 1, Full).is_err() {
+            return Err(EBUSY);
+        }
+        // SAFETY: Nobody else uses it: `used` says so.
+        unsafe {
+            self.raw.get().write(bindings::rdma_link_ops {
+                type_: kind.as_char_ptr(),
+                newlink: Some(newlink::<T>),
+                ..Default::default()
+            });
+            bindings::rdma_link_register(self.raw.get());
+        }
+        Ok(Driver { ops: self, driver })
+    }
+
+    /// Whether the driver was started.
+    pub fn is_registered(&self) -> bool {
+        self.used.load(Acquire) != 0
+    }
+}
+
+/// A driver that was started.
+///
+/// Dropping it ends all its devices, and waits for that.
+pub struct Driver<T: LinkOperations> {
+    ops: &'static Ops<T>,
+    driver: DriverId,
+}
+
+impl<T: LinkOperations> Drop for Driver<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: It was registered; and all devices of this driver are ours.
+        unsafe {
+            bindings::rdma_link_unregister(self.ops.raw.get());
+            bindings::ib_unregister_driver(self.driver.into_raw());
+        }
+        self.ops.used.store(0, Relaxed);
+    }
+}
+
+/// # Safety
+///
+/// To be called as `rdma_link_ops.newlink`.
+unsafe extern "C" fn newlink<T: LinkOperations>(
+    name: *const c_char,
+    netdev: *mut bindings::net_device,
+) -> c_int {
+    from_result(|| {
+        // SAFETY: The core gives us a string and an interface that are valid during the call.
+        let (name, netdev) = unsafe { (CStr::from_char_ptr(name), NetDev::get(netdev)?) };
+
+        T::newlink(name, netdev)?;
+        Ok(0)
+    })
+}
+
+/// Whether a module is loaded, or being loaded or unloaded.
+#[doc(alias = "find_module")]
+pub fn is_module_loaded(name: &CStr) -> bool {
+    let _guard = crate::sync::rcu::read_lock();
+
+    // SAFETY: The name is a string, and the list of modules may be read under RCU.
+    !unsafe { bindings::find_module(name.as_char_ptr()) }.is_null()
+}
