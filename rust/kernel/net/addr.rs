@@ -92,4 +92,3 @@ pub(super) fn in6(bytes: [u8; 16]) -> bindings::in6_addr {
         in6_u: bindings::in6_addr__bindgen_ty_1 { u6_addr8: bytes },
     }
 }
-}

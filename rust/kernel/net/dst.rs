@@ -209,7 +209,13 @@ impl Dst {
             _ => return Err(EINVAL),
         };
 
-        if family != if v4 { bindings::AF_INET } else { bindings::AF_INET6 } as c_int {
+        if family
+            != if v4 {
+                bindings::AF_INET
+            } else {
+                bindings::AF_INET6
+            } as c_int
+        {
             return Err(EINVAL);
         }
 

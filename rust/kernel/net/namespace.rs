@@ -95,11 +95,7 @@ impl Namespace {
             #[cfg(CONFIG_IPV6)]
             // SAFETY: As above; the address is read only.
             IpAddr::V6(a) => unsafe {
-                bindings::ipv6_dev_find(
-                    self.as_raw(),
-                    &super::addr::in6(*a),
-                    core::ptr::null_mut(),
-                )
+                bindings::ipv6_dev_find(self.as_raw(), &super::addr::in6(*a), core::ptr::null_mut())
             },
             #[cfg(not(CONFIG_IPV6))]
             IpAddr::V6(_) => return None,

@@ -127,7 +127,9 @@ impl NetDevice {
     /// Tells whether it is up and has a carrier.
     pub fn is_up(&self) -> bool {
         // SAFETY: By the type invariants the device is valid.
-        unsafe { bindings::netif_running(self.as_raw()) && bindings::netif_carrier_ok(self.as_raw()) }
+        unsafe {
+            bindings::netif_running(self.as_raw()) && bindings::netif_carrier_ok(self.as_raw())
+        }
     }
 
     /// Tells whether this is a VLAN on another device.

@@ -153,7 +153,13 @@ impl<T: Receiver> Socket<T> {
         let receiver = unsafe { bindings::rcu_dereference_sk_user_data(sk) }.cast::<T>();
         // SAFETY: The packet is valid, and has come in through a device, which is there as long as
         // RCU's lock is held.
-        let dev = unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.__bindgen_anon_1.dev };
+        let dev = unsafe {
+            (*skb)
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev
+        };
         // SAFETY: The packet is ours. UDP has pulled all up to its header, which lies behind the
         // network header, and has linear data.
         let skb = NonNull::new(skb).map(|skb| unsafe { SkBuff::from_raw(skb) });

@@ -67,11 +67,7 @@ impl<T: Send + Sync + 'static> Table<T> {
 
     /// Finds an object. Any context.
     #[inline]
-    pub(crate) fn get<'g>(
-        &'g self,
-        guard: &'g rcu::Guard,
-        index: u32,
-    ) -> Option<ArcBorrow<'g, T>> {
+    pub(crate) fn get<'g>(&'g self, guard: &'g rcu::Guard, index: u32) -> Option<ArcBorrow<'g, T>> {
         self.array.get(guard, index)
     }
 

@@ -228,11 +228,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     /// # Errors
     ///
     /// `EBUSY` if there is no free number, `ENOMEM`, or the error of `f`.
-    pub fn insert_with(
-        &self,
-        gfp: Flags,
-        f: impl FnOnce(u32) -> Result<Arc<T>>,
-    ) -> Result<Arc<T>> {
+    pub fn insert_with(&self, gfp: Flags, f: impl FnOnce(u32) -> Result<Arc<T>>) -> Result<Arc<T>> {
         let index = self.reserve(gfp)?;
         let made = f(index).and_then(|value| {
             let node = KBox::new(
@@ -306,7 +302,12 @@ impl<T: Send + Sync + 'static> PinnedDrop for RcuArray<T> {
         loop {
             // SAFETY: By the type invariants the XArray is valid; nobody else has it.
             let node = unsafe {
-                bindings::xa_find(self.xa.get(), &mut index, c_ulong::MAX, bindings::XA_PRESENT)
+                bindings::xa_find(
+                    self.xa.get(),
+                    &mut index,
+                    c_ulong::MAX,
+                    bindings::XA_PRESENT,
+                )
             };
 
             if node.is_null() {

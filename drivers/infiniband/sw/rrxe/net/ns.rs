@@ -46,9 +46,10 @@ global_lock! {
 /// Makes the lists usable. To be called once, before there is a device.
 pub(super) fn init() {
     // SAFETY: This is called once, and before all else here.
-    unsafe { NAMESPACES.init() };
-    // SAFETY: As above.
-    unsafe { DEVICES.init() };
+    unsafe {
+        NAMESPACES.init();
+        DEVICES.init();
+    }
 }
 
 /// A device that packets are received for.
@@ -116,17 +117,14 @@ impl Receiver for Ports {
 
 /// The sockets of a network name space.
 struct Sockets {
-    /// The name space, to be compared only. It is another one that has the same address when this
-    /// one is gone, so there is no entry for one that is.
-    net: *mut kernel::bindings::net,
+    /// Address of the name space, to be compared only. When a name space is gone another one may
+    /// have its address, so there is no entry for one that is.
+    net: usize,
     users: usize,
     ports: Arc<Ports>,
     _v4: Socket<Ports>,
     _v6: Option<Socket<Ports>>,
 }
-
-// SAFETY: The pointer is not followed.
-unsafe impl Send for Sockets {}
 
 impl Sockets {
     fn open(net: &Namespace) -> Result<Self> {
@@ -143,7 +141,7 @@ impl Sockets {
         };
 
         Ok(Self {
-            net: net.as_raw(),
+            net: net.as_raw().addr(),
             users: 0,
             _v4: Socket::new(net, Family::V4, UDP_PORT, ports.clone())?,
             _v6: v6,
@@ -160,7 +158,7 @@ impl Membership {
     fn new(net: &Namespace) -> Result<Self> {
         let mut list = NAMESPACES.lock();
 
-        if let Some(sockets) = list.iter_mut().find(|s| s.net == net.as_raw()) {
+        if let Some(sockets) = list.iter_mut().find(|s| s.net == net.as_raw().addr()) {
             sockets.users += 1;
             return Ok(Self(sockets.ports.clone()));
         }
@@ -211,7 +209,7 @@ impl namespace::Operations for Exit {
         let mut list = NAMESPACES.lock();
 
         // Its devices are gone, or have moved to another name space and were told to unregister.
-        if let Some(at) = list.iter().position(|s| s.net == net.as_raw()) {
+        if let Some(at) = list.iter().position(|s| s.net == net.as_raw().addr()) {
             close(&mut list, at);
         }
     }

@@ -83,8 +83,8 @@ impl Template {
             (IpAddr::V4([s0, s1, s2, s3]), IpAddr::V4([d0, d1, d2, d3])) => Ok(Self::V4([
                 // A header of 20 bytes. With "don't fragment" set the identification need not
                 // differ from packet to packet.
-                0x45, class, 0, 0, 0, 0, 0x40, 0, hop_limit, PROTOCOL, 0, 0, s0, s1, s2, s3, d0,
-                d1, d2, d3,
+                0x45, class, 0, 0, 0, 0, 0x40, 0, hop_limit, PROTOCOL, 0, 0, s0, s1, s2, s3, d0, d1,
+                d2, d3,
             ])),
             (IpAddr::V6(source), IpAddr::V6(dest)) => {
                 let word = 6 << 28 | u32::from(class) << 20 | (label & 0x000f_ffff);
