@@ -471,14 +471,23 @@ pub(crate) fn atomic(
 ) -> Result<u64, MemError> {
     let need = access::REMOTE_ATOMIC;
 
-    with(dev, who, Key::Remote(rkey), need, (va, 8), |mr, va, offset| {
-        mr.with_word(va, offset, |word| match op {
-            AtomicOp::CompareSwap { compare, swap } => match word.cmpxchg(compare, swap, Full) {
-                Ok(old) | Err(old) => old,
-            },
-            AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
-        })
-    })
+    with(
+        dev,
+        who,
+        Key::Remote(rkey),
+        need,
+        (va, 8),
+        |mr, va, offset| {
+            mr.with_word(va, offset, |word| match op {
+                AtomicOp::CompareSwap { compare, swap } => {
+                    match word.cmpxchg(compare, swap, Full) {
+                        Ok(old) | Err(old) => old,
+                    }
+                }
+                AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
+            })
+        },
+    )
 }
 
 /// Writes eight bytes as one, behind all that was written before. Any context.
@@ -491,23 +500,25 @@ pub(crate) fn atomic_write(
 ) -> Result<(), MemError> {
     let need = access::REMOTE_WRITE;
 
-    with(dev, who, Key::Remote(rkey), need, (va, 8), |mr, va, offset| {
-        mr.with_word(va, offset, |word| {
-            word.store(u64::from_ne_bytes(value), Release);
-        })
-    })
+    with(
+        dev,
+        who,
+        Key::Remote(rkey),
+        need,
+        (va, 8),
+        |mr, va, offset| {
+            mr.with_word(va, offset, |word| {
+                word.store(u64::from_ne_bytes(value), Release);
+            })
+        },
+    )
 }
 
 /// Makes what was written to a range visible. Any context.
 ///
 /// Memory of this machine is coherent, so there is an order to keep and nothing else. No region
 /// says that it is persistent.
-pub(crate) fn flush(
-    dev: &Device,
-    who: &Who<'_>,
-    feth: &Feth,
-    reth: &Reth,
-) -> Result<(), MemError> {
+pub(crate) fn flush(dev: &Device, who: &Who<'_>, feth: &Feth, reth: &Reth) -> Result<(), MemError> {
     let mut need = 0;
 
     if feth.types & Feth::GLOBAL != 0 {
@@ -572,12 +583,7 @@ pub(crate) fn invalidate_local(dev: &Device, who: &Who<'_>, key: u32) -> Result<
 }
 
 /// Registers a region with what its client has named, under a new key. Any context.
-pub(crate) fn register(
-    who: &Who<'_>,
-    mr: &Mr,
-    key: u32,
-    access: u32,
-) -> Result<(), Status> {
+pub(crate) fn register(who: &Who<'_>, mr: &Mr, key: u32, access: u32) -> Result<(), Status> {
     let Memory::Fast(pages) = &mr.memory else {
         return Err(Status::LocQpOp);
     };

@@ -33,8 +33,7 @@ use core::mem::{
     size_of, //
 };
 use kernel::{
-    new_mutex,
-    new_spinlock_irq,
+    new_mutex, new_spinlock_irq,
     prelude::*,
     rdma::driver::{
         srq::{
@@ -115,10 +114,7 @@ impl Srq {
                 let queue = Arc::new(Queue::new(geo)?, GFP_KERNEL)?;
                 let token = udata.ucontext()?.offer(&queue)?;
 
-                udata.respond(
-                    offset_of!(CreateSrqResp, mi),
-                    &token.info().to_bytes(),
-                )?;
+                udata.respond(offset_of!(CreateSrqResp, mi), &token.info().to_bytes())?;
                 udata.respond(
                     offset_of!(CreateSrqResp, srq_num),
                     &pd.dev.next_srq().to_ne_bytes(),
@@ -174,11 +170,7 @@ impl Srq {
     /// `EINVAL` for values that make no sense, or if more work requests wait than there would be
     /// room for; `EOPNOTSUPP` for the size of one of the kernel.
     #[doc(alias = "ib_modify_srq")]
-    pub(crate) fn modify(
-        &self,
-        change: &SrqChange,
-        udata: Option<&Udata<'_, Verbs>>,
-    ) -> Result {
+    pub(crate) fn modify(&self, change: &SrqChange, udata: Option<&Udata<'_, Verbs>>) -> Result {
         let now = self.attr();
         let max_wr = change.max_wr.unwrap_or(now.max_wr);
         let limit = change.limit.unwrap_or(now.limit);

@@ -285,11 +285,7 @@ impl Operations for Verbs {
         Srq::create(pd, attr, handle, udata)
     }
 
-    fn modify_srq(
-        srq: &Arc<Srq>,
-        change: &SrqChange,
-        udata: Option<&Udata<'_, Self>>,
-    ) -> Result {
+    fn modify_srq(srq: &Arc<Srq>, change: &SrqChange, udata: Option<&Udata<'_, Self>>) -> Result {
         srq.modify(change, udata)
     }
 

@@ -724,11 +724,7 @@ pub struct QpInfo {
 impl QpInfo {
     /// Writes the C structures.
     #[inline]
-    pub(super) fn fill(
-        &self,
-        to: &mut bindings::ib_qp_attr,
-        init: &mut bindings::ib_qp_init_attr,
-    ) {
+    pub(super) fn fill(&self, to: &mut bindings::ib_qp_attr, init: &mut bindings::ib_qp_init_attr) {
         to.qp_state = self.state;
         to.cur_qp_state = self.state;
         to.path_mtu = if self.path_mtu == 0 {

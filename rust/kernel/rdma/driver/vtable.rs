@@ -284,8 +284,7 @@ impl<T: Operations> VTable<T> {
             T::modify_device(
                 data,
                 DeviceChange {
-                    sys_image_guid: (mask & GUID != 0)
-                        .then(|| change.sys_image_guid.to_be_bytes()),
+                    sys_image_guid: (mask & GUID != 0).then(|| change.sys_image_guid.to_be_bytes()),
                 },
             )?;
             if mask & DESC != 0 {

@@ -386,10 +386,7 @@ impl Qp {
         if let Some((recv, send)) = &rx.tokens {
             let infos = [recv.as_ref().map(MmapToken::info), Some(send.info())];
 
-            for (to, mi) in resp
-                .chunks_exact_mut(size_of::<abi::MmapInfo>())
-                .zip(infos)
-            {
+            for (to, mi) in resp.chunks_exact_mut(size_of::<abi::MmapInfo>()).zip(infos) {
                 match mi {
                     Some(mi) => to.copy_from_slice(&mi.to_bytes()),
                     // The library does not look at this, and expects it unchanged.
@@ -489,10 +486,7 @@ impl Parts<'_> {
                         let recv = Arc::new(Queue::new(sizes.recv)?, GFP_KERNEL)?;
                         let token = uctx.offer(&recv)?;
 
-                        (
-                            RecvRing::User(UserRing::new(recv, sizes.recv)),
-                            Some(token),
-                        )
+                        (RecvRing::User(UserRing::new(recv, sizes.recv)), Some(token))
                     }
                 };
 

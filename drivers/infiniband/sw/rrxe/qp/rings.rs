@@ -157,10 +157,8 @@ impl UserRing {
             return Err(EINVAL);
         }
         for i in 0..pending {
-            self.queue.copy_out(
-                self.geo.offset(self.pos.index().wrapping_add(i)),
-                &mut slot,
-            );
+            self.queue
+                .copy_out(self.geo.offset(self.pos.index().wrapping_add(i)), &mut slot);
             queue.copy_in(geo.offset(i), &slot);
         }
         queue.producer().store_release(pending);
@@ -228,11 +226,7 @@ impl<T: Copy> Slots<T> {
         (index & self.mask) as usize
     }
 
-    fn push(
-        &mut self,
-        fill: impl FnOnce(&mut [u8]) -> Result<T>,
-        capacity: u32,
-    ) -> Result {
+    fn push(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<T>, capacity: u32) -> Result {
         if self.tail.wrapping_sub(self.head) >= capacity {
             return Err(ENOMEM);
         }
