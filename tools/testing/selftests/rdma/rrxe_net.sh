@@ -109,7 +109,7 @@ t_mtu()
 	local mtu rc=0
 
 	# Network MTU and what is left of it.
-	for mtu in 1500:1024 9000:4096 1100:1024 1099:512 4176:4096 4175:2048 4200:4096; do
+	for mtu in 1500:1024 9000:4096 1104:1024 1103:512 4176:4096 4175:2048 4200:4096; do
 		cq_do ip -n cqa link set cqva mtu "${mtu%:*}" || return
 		ibv_devinfo -d cqda 2>> "$CQ_LOG" | grep -q "active_mtu:.*${mtu#*:} " ||
 			{ cq_bad "MTU $mtu"; rc=1; }
