@@ -3,7 +3,6 @@
 #include <linux/cpumask.h>
 #include <linux/kmemleak.h>
 #include <linux/list.h>
-#include <linux/netdevice.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
@@ -108,24 +107,4 @@ __rust_helper void *rust_helper_rdma_sg_page_iter_addr(struct sg_page_iter *iter
 __rust_helper void *rust_helper_rdma_vmalloc_user(unsigned long size)
 {
 	return vmalloc_user(size);
-}
-
-__rust_helper void rust_helper_rdma_dev_hold(struct net_device *dev)
-{
-	dev_hold(dev);
-}
-
-__rust_helper void rust_helper_rdma_dev_put(struct net_device *dev)
-{
-	dev_put(dev);
-}
-
-__rust_helper void rust_helper_rdma_netdev_mac(const struct net_device *dev, u8 *mac)
-{
-	memcpy(mac, dev->dev_addr, min_t(unsigned int, dev->addr_len, ETH_ALEN));
-}
-
-__rust_helper bool rust_helper_rdma_netdev_running(const struct net_device *dev)
-{
-	return netif_running(dev) && netif_carrier_ok(dev);
 }

@@ -124,6 +124,13 @@ impl NetDevice {
         u32::from(state) == bindings::netdev_reg_state_NETREG_REGISTERED
     }
 
+    /// Tells whether it is meant to be up, whatever its carrier.
+    #[doc(alias = "netif_running")]
+    pub fn is_running(&self) -> bool {
+        // SAFETY: By the type invariants the device is valid.
+        unsafe { bindings::netif_running(self.as_raw()) }
+    }
+
     /// Tells whether it is up and has a carrier.
     pub fn is_up(&self) -> bool {
         // SAFETY: By the type invariants the device is valid.

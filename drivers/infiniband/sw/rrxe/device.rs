@@ -35,10 +35,7 @@ use kernel::{
                 DriverId,
                 Unregistered, //
             },
-            link::{
-                self,
-                NetDev, //
-            }, //
+            link, //
         }, //
     },
     sync::{
@@ -72,7 +69,7 @@ pub(crate) fn register(coexist: bool) -> Result<link::Driver<Verbs>> {
 #[pin_data]
 pub(crate) struct Device {
     ib: ARef<rdma::device::Device>,
-    netdev: NetDev,
+    netdev: ARef<NetDevice>,
     mac: [u8; 6],
     active_mtu: KWord,
     port_caps: KWord,
@@ -101,14 +98,19 @@ pub(crate) struct Device {
     attachment: Mutex<Option<net::Attachment>>,
 }
 
+/// The hardware address of an interface; one without has zeroes.
+fn mac_of(netdev: &NetDevice) -> [u8; 6] {
+    netdev.mac().unwrap_or_default()
+}
+
 impl Device {
-    fn new(ib: ARef<rdma::device::Device>, netdev: NetDev) -> Result<Arc<Self>> {
+    fn new(ib: ARef<rdma::device::Device>, netdev: ARef<NetDevice>) -> Result<Arc<Self>> {
         let mut vectors = KVec::new();
 
         for _ in 0..kernel::cpu::nr_cpu_ids() {
             vectors.push(Vector::new()?, GFP_KERNEL)?;
         }
-        let (mac, mtu) = (netdev.mac(), params::mtu_for(netdev.mtu()));
+        let (mac, mtu) = (mac_of(&netdev), params::mtu_for(netdev.mtu()));
         let guid = u64::from_ne_bytes(params::guid(mac));
         let cqs = Arc::pin_init(Table::new(params::CQN.0, params::CQN.1), GFP_KERNEL)?;
 
@@ -137,8 +139,8 @@ impl Device {
     }
 
     /// Makes a device on a network interface and registers it.
-    pub(crate) fn add(name: &CStr, netdev: NetDev) -> Result {
-        if netdev.device().is_vlan() {
+    pub(crate) fn add(name: &CStr, netdev: ARef<NetDevice>) -> Result {
+        if netdev.is_vlan() {
             pr_err!("a device can only be on a real interface, not on a VLAN\n");
             return Err(EPERM);
         }
@@ -146,7 +148,7 @@ impl Device {
         let config = Config {
             link: &LINK,
             description: c"rxe",
-            node_guid: params::guid(netdev.mac()),
+            node_guid: params::guid(mac_of(&netdev)),
             driver: if coexist {
                 DriverId::Unknown
             } else {
@@ -175,8 +177,7 @@ impl Device {
 
     /// The device is registered: tells everybody the state of the port.
     pub(crate) fn enable(&self) {
-        self.ib
-            .port_event(matches!(self.netdev.state(), (true, true)));
+        self.ib.port_event(self.netdev.is_up());
     }
 
     /// Ends the device: it was unregistered, and there are no objects.
@@ -196,7 +197,7 @@ impl Device {
 
     /// The network interface.
     pub(crate) fn netdev(&self) -> &NetDevice {
-        self.netdev.device()
+        &self.netdev
     }
 
     /// The hardware address that the interface had when the device was made.
@@ -239,10 +240,12 @@ impl Device {
     /// Attributes of the port.
     pub(crate) fn port_attr(&self) -> PortAttr {
         PortAttr {
-            state: match self.netdev.state() {
-                (true, true) => PortState::Active,
-                (true, false) => PortState::Polling,
-                (false, _) => PortState::Disabled,
+            state: if self.netdev.is_up() {
+                PortState::Active
+            } else if self.netdev.is_running() {
+                PortState::Polling
+            } else {
+                PortState::Disabled
             },
             max_mtu: params::MAX_MTU,
             active_mtu: self.active_mtu(),

@@ -18,6 +18,7 @@ use crate::{
     uctx::Ucontext, //
 };
 use kernel::{
+    net::netdevice::NetDevice,
     prelude::*,
     rdma::driver::{
         attr::{
@@ -39,10 +40,7 @@ use kernel::{
             Notify,
             Polled, //
         },
-        link::{
-            LinkOperations,
-            NetDev, //
-        },
+        link::LinkOperations,
         mem::{
             FastPages,
             KernelMemory,
@@ -59,14 +57,17 @@ use kernel::{
         Udata,
         UserMr, //
     },
-    sync::Arc, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    }, //
 };
 
 /// The driver.
 pub(crate) struct Verbs;
 
 impl LinkOperations for Verbs {
-    fn newlink(name: &CStr, netdev: NetDev) -> Result {
+    fn newlink(name: &CStr, netdev: ARef<NetDevice>) -> Result {
         Device::add(name, netdev)
     }
 }

@@ -8,10 +8,7 @@
 //! `dealloc_driver`.
 
 use super::{
-    link::{
-        NetDev,
-        Ops, //
-    },
+    link::Ops,
     object::Object,
     vtable::VTable,
     Operations, //
@@ -20,6 +17,7 @@ use crate::{
     bindings,
     error::to_result,
     ffi::c_int,
+    net::netdevice::NetDevice,
     prelude::*,
     rdma::device::Device,
     sync::aref::{
@@ -178,7 +176,7 @@ impl<T: Operations> Unregistered<T> {
     /// `ENFILE` if the name is taken; `ENOMEM`; that of an operation.
     #[doc(alias = "ib_register_device")]
     #[inline]
-    pub fn register(self, name: &CStr, netdev: &NetDev) -> Result {
+    pub fn register(self, name: &CStr, netdev: &NetDevice) -> Result {
         // SAFETY: The device is ours, and the interface is valid.
         to_result(unsafe {
             bindings::ib_device_set_netdev(self.raw.as_ptr(), netdev.as_raw(), 1)

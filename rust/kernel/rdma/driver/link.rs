@@ -17,91 +17,18 @@ use crate::{
     },
     net::netdevice::NetDevice,
     prelude::*,
-    sync::atomic::{
-        Acquire,
-        Atomic,
-        Full,
-        Relaxed, //
+    sync::{
+        aref::ARef,
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed, //
+        }, //
     },
     types::Opaque, //
 };
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
-
-/// A reference to a network interface.
-///
-/// # Invariants
-///
-/// The pointer is valid and a reference to it is ours.
-pub struct NetDev(NonNull<bindings::net_device>);
-
-// SAFETY: References can be used and put by any thread.
-unsafe impl Send for NetDev {}
-
-// SAFETY: As above.
-unsafe impl Sync for NetDev {}
-
-impl NetDev {
-    /// # Safety
-    ///
-    /// `raw` must be valid.
-    unsafe fn get(raw: *mut bindings::net_device) -> Result<Self> {
-        let raw = NonNull::new(raw).ok_or(ENODEV)?;
-
-        // SAFETY: By the requirement of this function.
-        unsafe { bindings::rdma_dev_hold(raw.as_ptr()) };
-        // INVARIANT: The reference was taken just now.
-        Ok(Self(raw))
-    }
-
-    /// Returns the pointer for the C side.
-    pub fn as_raw(&self) -> *mut bindings::net_device {
-        self.0.as_ptr()
-    }
-
-    /// The interface.
-    pub fn device(&self) -> &NetDevice {
-        // SAFETY: By the type invariant.
-        unsafe { NetDevice::from_raw(self.as_raw()) }
-    }
-
-    /// The MTU.
-    pub fn mtu(&self) -> u32 {
-        // SAFETY: By the type invariant; it is a word that others may write.
-        unsafe { (&raw const (*self.as_raw()).mtu).read_volatile() }
-    }
-
-    /// The hardware address; zeroes if it has none.
-    pub fn mac(&self) -> [u8; 6] {
-        let mut mac = [0; 6];
-
-        // SAFETY: By the type invariant; the array has the size of a MAC address.
-        unsafe { bindings::rdma_netdev_mac(self.as_raw(), mac.as_mut_ptr()) };
-        mac
-    }
-
-    /// Whether it is up, and whether there is a carrier as well.
-    pub fn state(&self) -> (bool, bool) {
-        // SAFETY: By the type invariant.
-        unsafe {
-            (
-                bindings::netif_get_flags(self.as_raw())
-                    & bindings::net_device_flags_IFF_UP
-                    != 0,
-                bindings::rdma_netdev_running(self.as_raw()),
-            )
-        }
-    }
-}
-
-impl Drop for NetDev {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { bindings::rdma_dev_put(self.as_raw()) };
-    }
-}
+use core::marker::PhantomData;
 
 /// Makes devices.
 pub trait LinkOperations: Operations {
@@ -114,7 +41,7 @@ pub trait LinkOperations: Operations {
     /// # Errors
     ///
     /// `EEXIST` if the interface has one.
-    fn newlink(name: &CStr, netdev: NetDev) -> Result;
+    fn newlink(name: &CStr, netdev: ARef<NetDevice>) -> Result;
 }
 
 /// What the core calls to make devices. A driver has one in a `static`.
@@ -205,9 +132,9 @@ unsafe extern "C" fn newlink<T: LinkOperations>(
 ) -> c_int {
     from_result(|| {
         // SAFETY: The core gives us a string and an interface that are valid during the call.
-        let (name, netdev) = unsafe { (CStr::from_char_ptr(name), NetDev::get(netdev)?) };
+        let (name, netdev) = unsafe { (CStr::from_char_ptr(name), NetDevice::from_raw(netdev)) };
 
-        T::newlink(name, netdev)?;
+        T::newlink(name, netdev.into())?;
         Ok(0)
     })
 }

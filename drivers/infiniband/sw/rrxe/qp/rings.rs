@@ -191,11 +191,7 @@ impl<T: Copy> Slots<T> {
         (index & self.mask) as usize
     }
 
-    fn push(
-        &mut self,
-        fill: impl FnOnce(&mut [u8]) -> Result<T>,
-        capacity: u32,
-    ) -> Result {
+    fn push(&mut self, fill: impl FnOnce(&mut [u8]) -> Result<T>, capacity: u32) -> Result {
         if self.tail.wrapping_sub(self.head) >= capacity {
             return Err(ENOMEM);
         }

@@ -19,6 +19,7 @@ use super::{
     },
     state::QpState, //
 };
+pub(crate) use crate::event::Ctx;
 use crate::{
     device::Device,
     env::{
@@ -36,7 +37,6 @@ use crate::{
     stats::Counter,
     sync::Word, //
 };
-pub(crate) use crate::event::Ctx;
 use kernel::{
     impl_has_work,
     net::skb::SkBuffList,
@@ -271,12 +271,7 @@ impl Qp {
     }
 
     /// One go of requester and completer.
-    fn run_tx(
-        this: ArcBorrow<'_, Qp>,
-        tx: &mut TxHalf,
-        pkt: Option<RxPacket>,
-        ctx: Ctx,
-    ) -> Todo {
+    fn run_tx(this: ArcBorrow<'_, Qp>, tx: &mut TxHalf, pkt: Option<RxPacket>, ctx: Ctx) -> Todo {
         let state = this.state();
 
         if state == QpState::Error && tx.engine.state != QpState::Error {
@@ -330,12 +325,7 @@ impl Qp {
     }
 
     /// One go of the responder.
-    fn run_rx(
-        this: ArcBorrow<'_, Qp>,
-        rx: &mut RxHalf,
-        pkt: Option<RxPacket>,
-        ctx: Ctx,
-    ) -> Todo {
+    fn run_rx(this: ArcBorrow<'_, Qp>, rx: &mut RxHalf, pkt: Option<RxPacket>, ctx: Ctx) -> Todo {
         let mut todo = Todo::NONE;
         let RxHalf {
             engine,
