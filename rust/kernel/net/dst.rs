@@ -349,7 +349,7 @@ impl Default for Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         if let Some(entry) = NonNull::new(*self.0.get_mut()) {
-            // SAFETY: By the type invariants it is from a box, and ours. Nobody looks at it, because
+            // SAFETY: By the type invariants it is from a box, and ours. Nobody looks at it, as
             // that borrows the cache.
             drop(unsafe { KBox::from_raw(entry.as_ptr()) });
         }

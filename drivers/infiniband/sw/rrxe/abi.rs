@@ -184,9 +184,7 @@ impl MmapInfo {
         let [o0, o1, o2, o3, o4, o5, o6, o7] = self.offset.to_ne_bytes();
         let [s0, s1, s2, s3] = self.size.to_ne_bytes();
 
-        [
-            o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, 0, 0, 0, 0,
-        ]
+        [o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, 0, 0, 0, 0]
     }
 }
 

@@ -200,7 +200,7 @@ impl Drop for InFlight {
 ///
 /// It must be from a box and its count be 0.
 unsafe fn free(inner: NonNull<Inner>) {
-    // SAFETY: By the safety requirements it is ours; `free_rcu` is the code of the kernel itself, so
+    // SAFETY: By the safety requirements it is ours; `free_rcu` is code of the kernel itself, so
     // nobody needs to wait for it.
     unsafe { bindings::call_rcu(inner.as_ptr().cast(), Some(free_rcu)) };
 }

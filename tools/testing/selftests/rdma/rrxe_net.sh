@@ -6,9 +6,10 @@
 # come and go with devices and name spaces, and network devices, name spaces
 # and the module can go while packets come in.
 
-DEV_TYPE=rrxe
 # The steps are called by name:
 # shellcheck disable=SC2329,SC2034
+
+DEV_TYPE=rrxe
 # shellcheck source=cq_lib.sh
 . "$(dirname "$0")/cq_lib.sh"
 
@@ -26,6 +27,15 @@ sockets()
 	ip netns exec "$1" ss -Hulna "sport = :$ROCE_PORT" | wc -l
 }
 
+# has_sockets NAMESPACE NUMBER
+has_sockets()
+{
+	local n
+
+	n=$(sockets "$1")
+	[ "$n" = "$2" ] || cq_bad "$1 has $n sockets, not $2"
+}
+
 # The sum of a counter over all devices.
 drops()
 {
@@ -38,7 +48,8 @@ gid6()
 	local i gid
 
 	for i in {0..15}; do
-		{ read -r gid < "/sys/class/infiniband/$1/ports/1/gids/$i"; } 2>/dev/null || continue
+		{ read -r gid < "/sys/class/infiniband/$1/ports/1/gids/$i"; } 2>/dev/null ||
+			continue
 		if [ "$gid" = "$2" ]; then
 			echo "$i"
 			return 0
@@ -109,7 +120,7 @@ t_mtu()
 	local mtu rc=0
 
 	# Network MTU and what is left of it.
-	for mtu in 1500:1024 9000:4096 1100:1024 1099:512 4176:4096 4175:2048 4200:4096; do
+	for mtu in 1500:1024 9000:4096 1104:1024 1103:512 4176:4096 4175:2048 4200:4096; do
 		cq_do ip -n cqa link set cqva mtu "${mtu%:*}" || return
 		ibv_devinfo -d cqda 2>> "$CQ_LOG" | grep -q "active_mtu:.*${mtu#*:} " ||
 			{ cq_bad "MTU $mtu"; rc=1; }
@@ -119,29 +130,30 @@ t_mtu()
 
 t_carrier()
 {
-	local file=/sys/class/infiniband/cqda/ports/1/hw_counters/link_downed before
+	local port=/sys/class/infiniband/cqda/ports/1
+	local file=$port/hw_counters/link_downed state=$port/state before
 
 	before=$(cat "$file")
 	cq_do ip -n cqb link set cqvb down
-	cq_wait 5 grep -q DOWN /sys/class/infiniband/cqda/ports/1/state || cq_bad "still active" || return
+	cq_wait 5 grep -q DOWN "$state" || cq_bad "still active" || return
 	cq_do ip -n cqb link set cqvb up
-	cq_wait 5 grep -q ACTIVE /sys/class/infiniband/cqda/ports/1/state || cq_bad "not active" || return
+	cq_wait 5 grep -q ACTIVE "$state" || cq_bad "not active" || return
 	[ "$(cat "$file")" -gt "$before" ] || cq_bad "not counted"
 }
 
 # Devices of a name space share its sockets.
 t_sockets()
 {
-	[ "$(sockets cqa)" = 2 ] || cq_bad "$(sockets cqa) sockets" || return
+	has_sockets cqa 2 || return
 	cq_do ip netns exec cqa rdma link add cqdo type rxe netdev cqother || return
 	! cq_do ip netns exec cqa rdma link add cqdp type rxe netdev cqother ||
 		cq_bad "two devices on an interface" || return
-	[ "$(sockets cqa)" = 2 ] || cq_bad "$(sockets cqa) sockets with two devices" || return
+	has_sockets cqa 2 || return
 	cq_do rdma link delete cqdo || return
-	[ "$(sockets cqa)" = 2 ] || cq_bad "$(sockets cqa) sockets with one device" || return
+	has_sockets cqa 2 || return
 	cq_do rdma link delete cqda || return
-	[ "$(sockets cqa)" = 0 ] || cq_bad "$(sockets cqa) sockets with no device" || return
-	[ "$(sockets cqb)" = 2 ] || cq_bad "$(sockets cqb) sockets of the other side" || return
+	has_sockets cqa 0 || return
+	has_sockets cqb 2 || return
 	cq_link_add cqda cqva "$CQ_IP_A" ip netns exec cqa
 }
 
@@ -156,10 +168,10 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(('0.0.0.0', $ROCE_PORT))
 time.sleep(60)" &
 	pid=$!
-	cq_wait 10 test "$(sockets cqa)" -gt 0
-	cq_wait 10 eval '[ "$(sockets cqa)" = 1 ]'
-	! cq_do ip netns exec cqa rdma link add cqda type rxe netdev cqva || cq_bad "added" || return
-	[ "$(sockets cqa)" = 1 ] || cq_bad "a socket is left" || return
+	cq_wait 10 has_sockets cqa 1
+	! cq_do ip netns exec cqa rdma link add cqda type rxe netdev cqva ||
+		cq_bad "added" || return
+	has_sockets cqa 1 || return
 	kill "$pid"
 	wait "$pid" 2>> "$CQ_LOG"
 	cq_link_add cqda cqva "$CQ_IP_A" ip netns exec cqa
@@ -169,7 +181,8 @@ t_vlan()
 {
 	cq_has_module 8021q || { cq_skip "no VLANs"; return; }
 	cq_do ip -n cqa link add link cqva name cqvlan type vlan id 7 || return
-	! cq_do ip netns exec cqa rdma link add cqdv type rxe netdev cqvlan || cq_bad "added" || return
+	! cq_do ip netns exec cqa rdma link add cqdv type rxe netdev cqvlan ||
+		cq_bad "added" || return
 	cq_do ip -n cqa link del cqvlan
 }
 
@@ -186,8 +199,10 @@ flood()
 	    return struct.pack("!BBHHHBBH4s4s", 0x45, tos, 52, 77, 0x4000, ttl, 17, check, src, dst)
 	def udp(check):
 	    return struct.pack("!HHHH", 0xc001, 4791, 32, check)
-	seen = b"\xff" * 8 + ip(255, 255, 65535) + udp(65535) + bth[:4] + b"\xff" + bth[5:] + b"payload."
-	packet = ip(0, 64, 0) + udp(0) + bth + b"payload." + struct.pack("<I", zlib.crc32(seen))
+	seen = b"\xff" * 8 + ip(255, 255, 65535) + udp(65535)
+	seen += bth[:4] + b"\xff" + bth[5:] + b"payload."
+	packet = ip(0, 64, 0) + udp(0) + bth + b"payload."
+	packet += struct.pack("<I", zlib.crc32(seen))
 	sock = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 	while os.path.exists(sys.argv[3]):
 	    for _ in range(100):
@@ -251,15 +266,17 @@ t_netdev_goes()
 	flood_comes_in
 	cq_do timeout 20 ip -n cqa link del cqva || cq_bad "the interface does not go"
 	flood_ends
-	cq_wait 10 test ! -d /sys/class/infiniband/cqda || cq_bad "the device is still there" || return
-	cq_wait 10 test ! -d /sys/class/infiniband/cqdb || cq_bad "the other device is still there" || return
-	[ "$(sockets cqa)" = 0 ] || cq_bad "sockets are left"
+	cq_wait 10 test ! -d /sys/class/infiniband/cqda ||
+		cq_bad "the device is still there" || return
+	cq_wait 10 test ! -d /sys/class/infiniband/cqdb ||
+		cq_bad "the other device is still there" || return
+	has_sockets cqa 0
 }
 
 t_netns_goes()
 {
 	cq_do ip netns exec cqa rdma link add cqdo type rxe netdev cqother || return
-	[ "$(sockets cqa)" = 2 ] || cq_bad "$(sockets cqa) sockets" || return
+	has_sockets cqa 2 || return
 	cq_do ip netns del cqa || return
 	cq_wait 20 test ! -d /sys/class/infiniband/cqdo || cq_bad "the device is still there"
 }
@@ -270,14 +287,15 @@ t_netns_moves()
 {
 	cq_do ip -n cqb link add cqmove type dummy || return
 	cq_do ip netns exec cqb rdma link add cqdm type rxe netdev cqmove || return
-	[ "$(sockets cqb)" = 2 ] || cq_bad "$(sockets cqb) sockets" || return
+	has_sockets cqb 2 || return
 	cq_do ip netns add cqc || return
 	cq_defer "ip netns del cqc"
 	cq_do ip -n cqb link set cqmove netns cqc || return
-	cq_wait 10 test ! -d /sys/class/infiniband/cqdm || cq_bad "the device is still there" || return
-	cq_wait 5 eval '[ "$(sockets cqb)" = 0 ]' || cq_bad "sockets are left" || return
+	cq_wait 10 test ! -d /sys/class/infiniband/cqdm ||
+		cq_bad "the device is still there" || return
+	cq_wait 5 has_sockets cqb 0 || return
 	cq_do ip netns exec cqc rdma link add cqdm type rxe netdev cqmove || return
-	[ "$(sockets cqc)" = 2 ] || cq_bad "$(sockets cqc) sockets in the new name space" || return
+	has_sockets cqc 2 || return
 	cq_do rdma link delete cqdm
 }
 

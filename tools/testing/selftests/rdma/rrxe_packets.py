@@ -181,7 +181,7 @@ class Tester:
         deth = bytes.fromhex("8001000000000011")
         drop, frame = self.expect_drop, self.frame
         drop("no such queue pair", "no_qp", frame(send(), some))
-        drop("large and for no queue pair", "no_qp", frame(send(), some * 42))
+        drop("large and for no queue pair", "no_qp", frame(send(), some * 41))
         drop("BTH cut off", "short", frame(send(), some, trim=11))
         drop("nothing but a BTH", "short", frame(send(), trim=12))
         drop("a single byte", "short", frame(send(), trim=1))

@@ -218,7 +218,8 @@ impl namespace::Operations for Exit {
 /// That a device takes part in the network.
 ///
 /// While it exists the device is kept alive, as packets are received for it. So it must be dropped
-/// on purpose when the device is to go away; in process context.
+/// on purpose when the device is to go away: in process context, when there are no more objects,
+/// and by somebody who has a reference to the device.
 pub(crate) struct Attachment {
     // Dropped first, so that the sockets are closed before the network device is let go.
     members: Membership,
@@ -294,6 +295,9 @@ impl Drop for Attachment {
         if let Some(retired) = self.members.0.table.remove(self.port.ifindex) {
             drop(retired.wait());
         }
+        // What RCU still has to free, such as address handles, has references to the device. They
+        // must not be the last ones: the end of a device sleeps.
+        rcu::rcu_barrier();
     }
 }
 
