@@ -270,6 +270,11 @@ impl Device {
         let _ = Word::update(&self.port_caps, |old| Some((old | set) & !clear));
     }
 
+    /// All completion vectors.
+    pub(crate) fn vectors(&self) -> &[Arc<Vector>] {
+        &self.vectors
+    }
+
     /// The completion vector with a number; there are fewer vectors than numbers.
     pub(crate) fn vector(&self, number: u32) -> Option<Arc<Vector>> {
         self.vectors

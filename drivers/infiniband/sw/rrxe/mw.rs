@@ -67,12 +67,9 @@ pub(crate) struct View {
     pub(crate) va: u64,
 }
 
-/// Rights that a window can give.
-const RIGHTS: u32 = access::REMOTE_READ
-    | access::REMOTE_WRITE
-    | access::REMOTE_ATOMIC
-    | access::FLUSH_GLOBAL
-    | access::ZERO_BASED;
+/// Rights that may be asked for. Those that mean something for a window are those of the other side;
+/// the rest does no harm.
+const RIGHTS: u32 = access::MR | access::ZERO_BASED;
 
 impl Mw {
     /// Makes a window; also returns its key.

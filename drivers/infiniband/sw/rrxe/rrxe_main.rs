@@ -7,7 +7,7 @@
 //! asked for by the traits in [`env`]. The other modules are the kernel's side of that:
 //!
 //! - [`verbs`]: the operations that the RDMA core calls;
-//! - [`device`], [`params`], [`stats`]: the device;
+//! - [`device`], [`params`], [`stats`], [`debug`]: the device;
 //! - [`uctx`], [`queue`]: what user space maps;
 //! - [`pd`], [`ah`], [`mr`], [`mw`], [`srq`], [`cq`], [`event`]: objects;
 //! - [`qp`]: queue pairs;
@@ -42,6 +42,7 @@ mod wqe;
 
 mod ah;
 mod cq;
+mod debug;
 mod device;
 mod event;
 mod kword;
@@ -77,6 +78,7 @@ module! {
 
 /// The driver. Fields are dropped in this order: first the devices, then what they need.
 struct Rrxe {
+    _files: debug::Files,
     _driver: link::Driver<Verbs>,
     _net: net::Registrations,
     _keep_out: Option<Pin<KBox<link::KeepOut>>>,
@@ -99,6 +101,7 @@ impl kernel::Module for Rrxe {
         let net = net::init()?;
 
         Ok(Self {
+            _files: debug::Files::new(net.dir())?,
             _driver: device::register(coexist)?,
             _net: net,
             _keep_out: keep_out,
