@@ -72,16 +72,14 @@ impl CqHandle {
                 Atomic::<*mut c_void>::from_ptr((&raw mut (*cq).comp_handler).cast::<*mut c_void>())
             };
             let handler = slot.load(Acquire);
+            // SAFETY: What is in the field is null or a pointer to such a function, which is how an
+            // `Option` of one is represented.
+            let handler: bindings::ib_comp_handler = unsafe { (&raw const handler).cast().read() };
 
-            if handler.is_null() {
-                return;
+            if let Some(handler) = handler {
+                // SAFETY: The queue is valid, and that is what it has the handler for.
+                unsafe { handler(cq, (*cq).cq_context) };
             }
-            // SAFETY: What is not null is a pointer to a function of this type.
-            let handler: unsafe extern "C" fn(*mut bindings::ib_cq, *mut c_void) =
-                unsafe { core::mem::transmute(handler) };
-
-            // SAFETY: The queue is valid, and that is what it has the handler for.
-            unsafe { handler(cq, (*cq).cq_context) };
         });
     }
 
