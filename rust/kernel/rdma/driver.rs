@@ -15,10 +15,10 @@
 //!
 //! - [`device`]: making and registering devices, and what they say about themselves;
 //! - [`link`]: `rdma link add` and the life of the driver itself;
-//! - [`cq`], [`qp`], [`wr`], [`attr`]: what the operations are called with;
+//! - [`cq`], [`qp`], [`srq`], [`wr`], [`attr`]: what the operations are called with;
 //! - [`mem`]: memory that is registered, and memory that user space maps;
 //! - [`udata`]: what a user space library and its driver tell each other;
-//! - [`stats`]: counters.
+//! - [`stats`], [`mad`]: counters, and how others ask for them.
 //!
 //! As everywhere in [`rdma`](super), what names a symbol of `ib_core` is generic or `#[inline]`.
 //!
@@ -36,9 +36,11 @@ pub mod cq;
 pub mod device;
 pub mod gate;
 pub mod link;
+pub mod mad;
 pub mod mem;
 pub mod object;
 pub mod qp;
+pub mod srq;
 pub mod stats;
 pub mod udata;
 pub mod wr;
@@ -70,6 +72,15 @@ pub struct UserMr {
     pub access: u32,
 }
 
+/// Kind of a memory window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MwKind {
+    /// Bound to a protection domain, and bound anew at any time.
+    One,
+    /// Bound to a queue pair, and bound anew only when it was made invalid.
+    Two,
+}
+
 /// What a device can do.
 ///
 /// Where no context is given, a method is called in process context and may sleep. Objects that
@@ -92,6 +103,10 @@ pub trait Operations: Sized + 'static {
     type Qp: Send + Sync + 'static;
     /// What it keeps with each memory region.
     type Mr: Send + Sync + 'static;
+    /// What it keeps with each memory window.
+    type Mw: Send + Sync + 'static;
+    /// What it keeps with each shared receive queue.
+    type Srq: Send + Sync + 'static;
 
     /// Version of the interface with the library in user space.
     const UVERBS_ABI_VERSION: u32;
@@ -138,6 +153,12 @@ pub trait Operations: Sized + 'static {
 
     /// Reads the counters of the port, in the order of [`Self::PORT_STATS`].
     fn port_stats(dev: &Self::Device, values: &mut [u64]);
+
+    /// The name of what the device is made on, for `parent` in sysfs.
+    fn parent_name(dev: &Self::Device) -> [u8; 16];
+
+    /// Answers a management datagram.
+    fn process_mad(dev: &Self::Device, input: &mad::Mad, output: &mut mad::Mad) -> mad::Outcome;
 
     /// Opens the device for user space.
     ///
@@ -333,6 +354,56 @@ pub trait Operations: Sized + 'static {
     ///
     /// `EINVAL` if memory windows are bound to it; it then stays.
     fn dereg_mr(mr: &Self::Mr) -> Result;
+
+    /// Makes a memory window; also returns its key.
+    ///
+    /// # Errors
+    ///
+    /// That of the driver.
+    fn alloc_mw(pd: &Self::Pd, kind: MwKind) -> Result<(Self::Mw, u32)>;
+
+    /// Destroys a memory window. After that nobody gets through it.
+    fn dealloc_mw(mw: &Self::Mw);
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    ///
+    /// That of the driver.
+    fn create_srq(
+        pd: &Self::Pd,
+        attr: &srq::SrqAttr,
+        handle: srq::SrqHandle,
+        udata: Option<&Udata<'_, Self>>,
+    ) -> Result<srq::NewSrq<Self::Srq>>;
+
+    /// Changes one.
+    ///
+    /// # Errors
+    ///
+    /// That of the driver.
+    fn modify_srq(
+        srq: &Self::Srq,
+        change: &srq::SrqChange,
+        udata: Option<&Udata<'_, Self>>,
+    ) -> Result;
+
+    /// Attributes of one.
+    fn query_srq(srq: &Self::Srq) -> srq::SrqAttr;
+
+    /// Destroys one.
+    fn destroy_srq(srq: &Self::Srq);
+
+    /// Takes work requests for one; as [`Self::post_recv`].
+    ///
+    /// # Context
+    ///
+    /// Any.
+    ///
+    /// # Errors
+    ///
+    /// That of the driver.
+    fn post_srq_recv(srq: &Self::Srq, wrs: &mut wr::RecvWrs<'_>) -> Result;
 
     /// Adds a queue pair to a multicast group.
     ///

@@ -276,7 +276,10 @@ impl Cq {
         });
 
         match made {
-            Ok(cq) => Ok((cq, cqe)),
+            Ok(cq) => {
+                cq.unexpected();
+                Ok((cq, cqe))
+            }
             Err(e) => {
                 vector.detach(&eq);
                 Err(e)
@@ -287,14 +290,17 @@ impl Cq {
     /// Ends the queue. Nobody adds completions any more; when this returns, no handler runs or will
     /// run.
     pub(crate) fn destroy(&self) {
+        self.unexpected();
         self.arm.kill();
+        self.unexpected();
         while !self.arm.is_quiet() {
             fsleep(Delta::from_micros(50));
         }
-        self.vector.detach(&self.eq);
         if let Some(retired) = self.dev.cqs.remove(self.cqn) {
             drop(retired.wait());
         }
+        self.unexpected();
+        self.vector.detach(&self.eq);
         let token = self.token.lock().take();
 
         drop(token);
@@ -339,13 +345,56 @@ impl Cq {
         }
     }
 
-    /// Calls the handler for an event, if that is one of this queue. Only for the owner of the
-    /// event queue.
-    pub(crate) fn handle_event(&self, generation: u8) {
-        if generation == self.generation && self.arm.begin() {
-            self.handle.notify();
-            self.arm.end();
+    /// Calls the handler for an event, if that is one of this queue, and tells whether it did. Only
+    /// for the owner of the event queue.
+    pub(crate) fn handle_event(&self, generation: u8) -> bool {
+        if generation != self.generation || !self.arm.begin() {
+            return false;
         }
+        self.handle.notify();
+        self.arm.end();
+        true
+    }
+
+    /// Where its events go.
+    pub(crate) fn event_queue(&self) -> &EventQueue {
+        &self.eq
+    }
+
+    /// Makes up an event, of a generation that differs from the right one by `off`.
+    #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
+    pub(crate) fn inject(&self, off: u8, ctx: Ctx) {
+        self.inject_generation(self.generation.wrapping_add(off), ctx);
+    }
+
+    /// Makes up an event of a generation.
+    #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
+    pub(crate) fn inject_generation(&self, generation: u8, ctx: Ctx) {
+        let event = Event {
+            cqn: self.cqn,
+            generation,
+        };
+
+        // Room for those of all queues that there may be is left free.
+        self.eq.inject(event, self.vector.users(&self.eq), ctx);
+    }
+
+    /// Makes up a completion.
+    #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
+    pub(crate) fn make_up(&self, ctx: Ctx) {
+        let wc = Wc::failed(0, crate::wc::Status::WrFlush, crate::wc::Opcode::Send, 0);
+
+        if matches!(&*self.ring.lock(), Ring::Kernel(r) if r.len + 1 < r.slots.len()) {
+            crate::debug::hostile::as_softirq(ctx, |ctx| {
+                let _ = self.complete(&wc, ctx);
+            });
+        }
+    }
+
+    /// A moment has come at which no event is to be expected.
+    fn unexpected(&self) {
+        #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
+        crate::debug::hostile::provoke(self);
     }
 
     /// Takes completions of a queue of the kernel. Any context.

@@ -8,6 +8,7 @@ use crate::{
     event::Vector,
     kword::KWord,
     mr::Mr,
+    mw::Mw,
     net,
     params,
     qp::Qp,
@@ -77,6 +78,7 @@ pub(crate) struct Device {
     mmap_offset: Atomic<u64>,
     pds: Atomic<u64>,
     generations: Atomic<u32>,
+    srqs: Atomic<u32>,
     vectors: KVec<Arc<Vector>>,
     /// Queue pairs.
     #[pin]
@@ -84,6 +86,9 @@ pub(crate) struct Device {
     /// Memory regions.
     #[pin]
     pub(crate) mrs: Table<Mr>,
+    /// Memory windows.
+    #[pin]
+    pub(crate) mws: Table<Mw>,
     /// Completion queues.
     pub(crate) cqs: Arc<Table<Cq>>,
     /// Address handles.
@@ -125,9 +130,11 @@ impl Device {
                 mmap_offset: Atomic::new(0),
                 pds: Atomic::new(0),
                 generations: Atomic::new(0),
+                srqs: Atomic::new(params::FIRST_SRQ),
                 vectors,
                 qps <- Table::new(params::QPN.0, params::QPN.1),
                 mrs <- Table::new(params::MRN.0, params::MRN.1),
+                mws <- Table::new(params::MWN.0, params::MWN.1),
                 cqs,
                 ahs <- Table::new(params::AHN.0, params::AHN.1),
                 stats: Stats::new(),
@@ -263,6 +270,11 @@ impl Device {
         let _ = Word::update(&self.port_caps, |old| Some((old | set) & !clear));
     }
 
+    /// All completion vectors.
+    pub(crate) fn vectors(&self) -> &[Arc<Vector>] {
+        &self.vectors
+    }
+
     /// The completion vector with a number; there are fewer vectors than numbers.
     pub(crate) fn vector(&self, number: u32) -> Option<Arc<Vector>> {
         self.vectors
@@ -278,6 +290,11 @@ impl Device {
     /// A number for a protection domain that no other has had.
     pub(crate) fn next_pd(&self) -> u64 {
         self.pds.fetch_add(1u64, Relaxed)
+    }
+
+    /// A number for a shared receive queue. Only user space uses it, to tell them apart.
+    pub(crate) fn next_srq(&self) -> u32 {
+        self.srqs.fetch_add(1u32, Relaxed)
     }
 
     /// A number that tells a completion queue or a key from the one before it.

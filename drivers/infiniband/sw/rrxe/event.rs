@@ -27,6 +27,10 @@ use kernel::{
     new_work,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         rcu,
         Arc,
         Mutex, //
@@ -55,6 +59,14 @@ const BUDGET: u32 = 64;
 pub(crate) struct EventQueue {
     eq: Eq<KWord, KVec<KWord>>,
     cqs: Arc<Table<Cq>>,
+    /// Events for which a handler was called. This and the next are the owner's to write.
+    dispatched: Atomic<u64>,
+    /// Events of completion queues that are no more, or never were.
+    stale: Atomic<u64>,
+    /// How often the work item was needed.
+    deferred: Atomic<u64>,
+    /// Events that were made up.
+    injected: Atomic<u64>,
     #[pin]
     work: Work<EventQueue>,
 }
@@ -88,6 +100,10 @@ impl EventQueue {
             pin_init!(Self {
                 eq,
                 cqs: cqs.clone(),
+                dispatched: Atomic::new(0),
+                stale: Atomic::new(0),
+                deferred: Atomic::new(0),
+                injected: Atomic::new(0),
                 work <- new_work!("EventQueue::work"),
             }),
             GFP_KERNEL,
@@ -103,16 +119,53 @@ impl EventQueue {
 
     /// Leaves the events to the work item. Only for the owner; so it cannot be queued already.
     fn later(self: &Arc<Self>) {
+        self.deferred.add(1u64, Relaxed);
         let _ = workqueue::system_bh().enqueue(self.clone());
     }
 
     fn dispatch(&self, event: Event) {
         let guard = rcu::read_lock();
+        // An event of a queue that is no more is dropped, and so is one that has come to the wrong
+        // event queue: the owner of another one may be calling the handler.
+        let called = self.cqs.get(&guard, event.cqn).is_some_and(|cq| {
+            core::ptr::eq(self, cq.event_queue()) && cq.handle_event(event.generation)
+        });
+        let count = if called {
+            &self.dispatched
+        } else {
+            &self.stale
+        };
 
-        // An event of a queue that is no more is dropped.
-        if let Some(cq) = self.cqs.get(&guard, event.cqn) {
-            cq.handle_event(event.generation);
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// What the event queue has done so far.
+    pub(crate) fn state(&self) -> State {
+        State {
+            depth: self.eq.depth(),
+            dispatched: self.dispatched.load(Relaxed),
+            stale: self.stale.load(Relaxed),
+            deferred: self.deferred.load(Relaxed),
+            injected: self.injected.load(Relaxed),
         }
+    }
+
+    /// Queues an event that is none, if there is room besides that for `users` real ones.
+    ///
+    /// # Context
+    ///
+    /// As [`Self::raise`].
+    #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
+    pub(crate) fn inject(self: &Arc<Self>, event: Event, users: usize, ctx: Ctx) {
+        crate::debug::hostile::as_softirq(ctx, |ctx| {
+            match (self.eq.push(event, users as u32), ctx) {
+                (Ok(true), Ctx::Softirq) => self.drain(),
+                (Ok(true), Ctx::Method) => self.later(),
+                (Ok(false), _) => (),
+                (Err(_), _) => return,
+            }
+            self.injected.add(1u64, Relaxed);
+        });
     }
 
     /// Queues an event, and handles it unless that is done elsewhere.
@@ -131,6 +184,16 @@ impl EventQueue {
             }
         }
     }
+}
+
+/// What an event queue has done so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct State {
+    pub(crate) depth: u32,
+    pub(crate) dispatched: u64,
+    pub(crate) stale: u64,
+    pub(crate) deferred: u64,
+    pub(crate) injected: u64,
 }
 
 /// The event queues of a completion vector.
@@ -181,6 +244,30 @@ impl Vector {
         if let Some(place) = queues.iter_mut().find(|p| Arc::ptr_eq(&p.eq, eq)) {
             place.users -= 1;
         }
+    }
+
+    /// How many completion queues an event queue has; for contexts that may not sleep, at least as
+    /// many.
+    #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
+    pub(crate) fn users(&self, eq: &Arc<EventQueue>) -> usize {
+        match self.queues.try_lock() {
+            Some(queues) => queues
+                .iter()
+                .find(|p| Arc::ptr_eq(&p.eq, eq))
+                .map_or(EventQueue::SLOTS, |p| p.users),
+            None => EventQueue::SLOTS,
+        }
+    }
+
+    /// Returns the event queues, and how many completion queues each has.
+    pub(crate) fn snapshot(&self) -> Result<KVec<(Arc<EventQueue>, usize)>> {
+        let queues = self.queues.lock();
+        let mut copy = KVec::with_capacity(queues.len(), GFP_KERNEL)?;
+
+        for place in queues.iter() {
+            copy.push((place.eq.clone(), place.users), GFP_KERNEL)?;
+        }
+        Ok(copy)
     }
 
     /// Waits until work items have ended. There are no completion queues any more.

@@ -14,13 +14,17 @@ use crate::{
         AtomicOp,
         MemError, //
     },
-    params::access,
+    params::{
+        self,
+        access, //
+    },
     pd::Pd,
     wc::Status,
     wire::{
         feth::Feth,
         reth::Reth, //
-    }, //
+    },
+    wqe::BindMw, //
 };
 use kernel::{
     prelude::*,
@@ -43,7 +47,8 @@ use kernel::{
         },
         barrier::smp_mb,
         rcu,
-        Arc, //
+        Arc,
+        ArcBorrow, //
     }, //
 };
 
@@ -121,8 +126,13 @@ pub(crate) struct Mr {
     pd: Atomic<u64>,
     iova: Atomic<u64>,
     length: Atomic<u64>,
+    /// How many windows are bound to it; [`GONE`] if none can be any more.
+    windows: Atomic<u32>,
     memory: Memory,
 }
+
+/// The region is being deregistered.
+const GONE: u32 = 1 << 31;
 
 /// Rights that a region in fast registration cannot have, or that need more than there is here.
 fn check_access(access: u32) -> Result {
@@ -157,6 +167,7 @@ impl Mr {
                     pd: Atomic::new(pd.id),
                     iova: Atomic::new(iova),
                     length: Atomic::new(length),
+                    windows: Atomic::new(0),
                     memory,
                 },
                 GFP_KERNEL,
@@ -233,7 +244,12 @@ impl Mr {
     }
 
     /// Ends the region. After this nothing accesses the memory.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if windows are bound to it.
     pub(crate) fn dereg(&self) -> Result {
+        self.windows.cmpxchg(0, GONE, Full).map_err(|_| EINVAL)?;
         self.word.store(0, Release);
         if let Some(retired) = self.dev.mrs.remove(self.number) {
             drop(retired.wait());
@@ -244,6 +260,35 @@ impl Mr {
     /// The number of the region, by which work requests that wait refer to it.
     pub(crate) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Binds one more window to it, so that it stays; returns false if it is being deregistered.
+    pub(crate) fn hold(&self) -> bool {
+        let mut n = self.windows.load(Relaxed);
+
+        while n & GONE == 0 {
+            match self.windows.cmpxchg(n, n + 1, Full) {
+                Ok(_) => return true,
+                Err(now) => n = now,
+            }
+        }
+        false
+    }
+
+    /// Undoes [`Self::hold`].
+    pub(crate) fn let_go(&self) {
+        self.windows.fetch_sub(1u32, Full);
+    }
+
+    /// Tells whether a window may be bound so (IBA vol. 1, C10-72 to C10-75).
+    pub(crate) fn may_bind(&self, who: &Who<'_>, bind: &BindMw) -> bool {
+        let rights = Word(self.word.load(Acquire)).access();
+        let writes = bind.access & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+
+        self.permits(who, bind.mr_lkey, access::MW_BIND)
+            && rights & access::ZERO_BASED == 0
+            && (!writes || rights & access::LOCAL_WRITE != 0)
+            && self.offset(bind.addr, bind.len).is_some()
     }
 
     /// Checks that a key is that of this region, and lets `who` do what `need` says.
@@ -257,9 +302,9 @@ impl Mr {
     }
 
     /// Returns the offset of a range of addresses in the region.
-    fn offset(&self, va: u64, len: usize) -> Option<u64> {
+    fn offset(&self, va: u64, len: u64) -> Option<u64> {
         let offset = va.checked_sub(self.iova.load(Relaxed))?;
-        let end = offset.checked_add(len as u64)?;
+        let end = offset.checked_add(len)?;
 
         (end <= self.length.load(Relaxed)).then_some(offset)
     }
@@ -300,26 +345,54 @@ impl Mr {
     }
 }
 
-/// Calls `f` with the region of a key and the offset of a range in it, if the range may be accessed
-/// as `need` says.
+/// Finds what a key and a range of addresses mean, if the range may be accessed as `need` says: the
+/// region, and address and offset in it. Of a range that is empty only the key is looked at.
+fn find<'g>(
+    dev: &'g Device,
+    guard: &'g rcu::Guard,
+    who: &Who<'_>,
+    key: Key,
+    need: u32,
+    (va, len): (u64, u64),
+) -> Option<(ArcBorrow<'g, Mr>, u64, u64)> {
+    let number = index(key.value());
+
+    if matches!(key, Key::Remote(_)) && number >= params::MWN.0 {
+        let mw = dev.mws.get(guard, number)?;
+        let view = mw.view(who, key.value(), need, (va, len))?;
+        let mr = dev.mrs.get(guard, view.mr)?;
+
+        if !Word(mr.word.load(Acquire)).is_valid() || mr.pd.load(Relaxed) != who.pd.id {
+            return None;
+        }
+        let offset = mr.offset(view.va, len)?;
+
+        return Some((mr, view.va, offset));
+    }
+    let mr = dev.mrs.get(guard, number)?;
+
+    if !mr.permits(who, key.value(), need) {
+        return None;
+    }
+    let offset = if len == 0 { 0 } else { mr.offset(va, len)? };
+
+    Some((mr, va, offset))
+}
+
+/// Calls `f` with the region of a key, and address and offset of a range in it, if the range may be
+/// accessed as `need` says.
 fn with<R>(
     dev: &Device,
     who: &Who<'_>,
     key: Key,
     need: u32,
     (va, len): (u64, usize),
-    f: impl FnOnce(&Mr, u64) -> Option<R>,
+    f: impl FnOnce(&Mr, u64, u64) -> Option<R>,
 ) -> Result<R, MemError> {
     let guard = rcu::read_lock();
 
-    dev.mrs
-        .get(&guard, index(key.value()))
-        .filter(|mr| mr.permits(who, key.value(), need))
-        .and_then(|mr| {
-            let offset = mr.offset(va, len)?;
-
-            f(&mr, offset)
-        })
+    find(dev, &guard, who, key, need, (va, len as u64))
+        .and_then(|(mr, va, offset)| f(&mr, va, offset))
         .ok_or(MemError::Access)
 }
 
@@ -339,7 +412,7 @@ pub(crate) fn read(
         Key::Remote(_) => access::REMOTE_READ,
     };
 
-    with(dev, who, key, need, (va, out.len()), |mr, offset| {
+    with(dev, who, key, need, (va, out.len()), |mr, va, offset| {
         mr.read(va, offset, out).then_some(())
     })
 }
@@ -360,7 +433,7 @@ pub(crate) fn write(
         Key::Remote(_) => access::REMOTE_WRITE,
     };
 
-    with(dev, who, key, need, (va, data.len()), |mr, offset| {
+    with(dev, who, key, need, (va, data.len()), |mr, va, offset| {
         mr.write(va, offset, data).then_some(())
     })
 }
@@ -383,7 +456,7 @@ pub(crate) fn check(
     };
     let range = (va, len as usize);
 
-    with(dev, who, Key::Remote(rkey), need, range, |_, _| Some(()))
+    with(dev, who, Key::Remote(rkey), need, range, |_, _, _| Some(()))
 }
 
 /// Does an atomic operation, and returns what was there. Any context.
@@ -398,14 +471,23 @@ pub(crate) fn atomic(
 ) -> Result<u64, MemError> {
     let need = access::REMOTE_ATOMIC;
 
-    with(dev, who, Key::Remote(rkey), need, (va, 8), |mr, offset| {
-        mr.with_word(va, offset, |word| match op {
-            AtomicOp::CompareSwap { compare, swap } => match word.cmpxchg(compare, swap, Full) {
-                Ok(old) | Err(old) => old,
-            },
-            AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
-        })
-    })
+    with(
+        dev,
+        who,
+        Key::Remote(rkey),
+        need,
+        (va, 8),
+        |mr, va, offset| {
+            mr.with_word(va, offset, |word| match op {
+                AtomicOp::CompareSwap { compare, swap } => {
+                    match word.cmpxchg(compare, swap, Full) {
+                        Ok(old) | Err(old) => old,
+                    }
+                }
+                AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
+            })
+        },
+    )
 }
 
 /// Writes eight bytes as one, behind all that was written before. Any context.
@@ -418,23 +500,25 @@ pub(crate) fn atomic_write(
 ) -> Result<(), MemError> {
     let need = access::REMOTE_WRITE;
 
-    with(dev, who, Key::Remote(rkey), need, (va, 8), |mr, offset| {
-        mr.with_word(va, offset, |word| {
-            word.store(u64::from_ne_bytes(value), Release);
-        })
-    })
+    with(
+        dev,
+        who,
+        Key::Remote(rkey),
+        need,
+        (va, 8),
+        |mr, va, offset| {
+            mr.with_word(va, offset, |word| {
+                word.store(u64::from_ne_bytes(value), Release);
+            })
+        },
+    )
 }
 
 /// Makes what was written to a range visible. Any context.
 ///
 /// Memory of this machine is coherent, so there is an order to keep and nothing else. No region
 /// says that it is persistent.
-pub(crate) fn flush(
-    dev: &Device,
-    who: &Who<'_>,
-    feth: &Feth,
-    reth: &Reth,
-) -> Result<(), MemError> {
+pub(crate) fn flush(dev: &Device, who: &Who<'_>, feth: &Feth, reth: &Reth) -> Result<(), MemError> {
     let mut need = 0;
 
     if feth.types & Feth::GLOBAL != 0 {
@@ -444,24 +528,28 @@ pub(crate) fn flush(
         need |= access::FLUSH_PERSISTENT;
     }
     let len = if feth.level == Feth::RANGE {
-        reth.len as usize
+        u64::from(reth.len)
     } else {
         0
     };
     let guard = rcu::read_lock();
+    let key = Key::Remote(reth.rkey);
 
-    dev.mrs
-        .get(&guard, index(reth.rkey))
-        .filter(|mr| mr.permits(who, reth.rkey, need))
-        .filter(|mr| len == 0 || mr.offset(reth.va, len).is_some())
-        .ok_or(MemError::Access)?;
+    find(dev, &guard, who, key, need, (reth.va, len)).ok_or(MemError::Access)?;
     smp_mb(Full);
     Ok(())
 }
 
-/// Makes a key invalid, if it is one of a region for fast registration.
+/// Makes a key invalid, if it is one of a region for fast registration or of a window.
 fn invalidate(dev: &Device, who: &Who<'_>, key: u32) -> bool {
     let guard = rcu::read_lock();
+
+    if index(key) >= params::MWN.0 {
+        return dev
+            .mws
+            .get(&guard, index(key))
+            .is_some_and(|mw| mw.invalidate(who, key));
+    }
     let Some(mr) = dev.mrs.get(&guard, index(key)) else {
         return false;
     };
@@ -473,6 +561,7 @@ fn invalidate(dev: &Device, who: &Who<'_>, key: u32) -> bool {
 
     // One that is not valid may be made so again; that is no error as long as the key is right.
     old.key() == key as u8
+        && mr.windows.load(Relaxed) == 0
         && mr
             .word
             .cmpxchg(old.0, Word::new(0, old.key(), false).0, Full)
@@ -494,12 +583,7 @@ pub(crate) fn invalidate_local(dev: &Device, who: &Who<'_>, key: u32) -> Result<
 }
 
 /// Registers a region with what its client has named, under a new key. Any context.
-pub(crate) fn register(
-    who: &Who<'_>,
-    mr: &Mr,
-    key: u32,
-    access: u32,
-) -> Result<(), Status> {
+pub(crate) fn register(who: &Who<'_>, mr: &Mr, key: u32, access: u32) -> Result<(), Status> {
     let Memory::Fast(pages) = &mr.memory else {
         return Err(Status::LocQpOp);
     };

@@ -44,6 +44,7 @@ pub(crate) use rx::RxPacket;
 pub(crate) use tx::Flow;
 
 use crate::{
+    device::Device,
     icrc::Crc32,
     packet::DropReason, //
 };
@@ -61,7 +62,8 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        rcu, //
+        rcu,
+        Arc, //
     }, //
 };
 
@@ -136,8 +138,24 @@ pub(crate) struct Registrations {
     _notifier: Pin<KBox<netdevice::Notifier<notifier::Listener>>>,
     _namespaces: Pin<KBox<namespace::Registration<ns::Exit>>>,
     _drops: Pin<KBox<debugfs::File<()>>>,
-    _dir: debugfs::Dir,
+    dir: debugfs::Dir,
     _barrier: Barrier,
+}
+
+impl Registrations {
+    /// The directory of the driver in debugfs.
+    pub(crate) fn dir(&self) -> &debugfs::Dir {
+        &self.dir
+    }
+}
+
+/// Returns all devices that packets can come for at the moment.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn devices() -> Result<KVec<Arc<Device>>> {
+    ns::devices()
 }
 
 /// Registers with the network. To be called once, before there is a device.
@@ -157,7 +175,7 @@ pub(crate) fn init() -> Result<Registrations> {
         )?,
         _namespaces: KBox::pin_init(namespace::Registration::new(), GFP_KERNEL)?,
         _notifier: KBox::pin_init(netdevice::Notifier::new(), GFP_KERNEL)?,
-        _dir: dir,
+        dir,
         _barrier: Barrier,
     })
 }

@@ -40,6 +40,18 @@ pub(crate) const AHN: (u32, u32) = (1, (1 << 15) - 1);
 /// Numbers of memory regions.
 pub(crate) const MRN: (u32, u32) = (1, MANY >> 1);
 
+/// Numbers of memory windows, which are none of regions.
+pub(crate) const MWN: (u32, u32) = ((MANY >> 1) + 1, MANY);
+
+/// Number of the first shared receive queue.
+pub(crate) const FIRST_SRQ: u32 = 0x20001;
+
+/// Largest number of work requests in a shared receive queue.
+pub(crate) const MAX_SRQ_WR: u32 = MANY;
+
+/// Largest number of elements of a work request there.
+pub(crate) const MAX_SRQ_SGE: u32 = 27;
+
 /// Largest number of pages of a fast registration.
 pub(crate) const MAX_FAST_PAGES: u32 = 512;
 
@@ -137,7 +149,7 @@ pub(crate) fn device_attr(sys_image_guid: [u8; 8]) -> DeviceAttr {
         max_cq: MANY,
         max_cqe: MAX_CQE,
         max_mr: MRN.1 - MRN.0,
-        max_mw: (MANY >> 1) - 1,
+        max_mw: MWN.1 - MWN.0,
         max_pd: MANY,
         max_qp_rd_atom: MAX_RD_ATOMIC.into(),
         max_res_rd_atom: 0x3f000,
@@ -147,9 +159,9 @@ pub(crate) fn device_attr(sys_image_guid: [u8; 8]) -> DeviceAttr {
         max_mcast_qp_attach: 56,
         max_total_mcast_qp_attach: 0x70000,
         max_ah: AHN.1,
-        max_srq: MANY - 0x20001,
-        max_srq_wr: MANY,
-        max_srq_sge: 27,
+        max_srq: MANY - FIRST_SRQ,
+        max_srq_wr: MAX_SRQ_WR,
+        max_srq_sge: MAX_SRQ_SGE,
         max_fast_reg_pages: MAX_FAST_PAGES,
         max_pkeys: 64,
         local_ca_ack_delay: 15,

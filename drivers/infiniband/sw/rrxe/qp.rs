@@ -44,10 +44,10 @@ mod env;
 mod object;
 #[cfg(CONFIG_RDMA_RRXE)]
 #[path = "qp/post.rs"]
-mod post;
+pub(crate) mod post;
 #[cfg(CONFIG_RDMA_RRXE)]
 #[path = "qp/rings.rs"]
-mod rings;
+pub(crate) mod rings;
 #[cfg(CONFIG_RDMA_RRXE)]
 #[path = "qp/run.rs"]
 mod run;

@@ -7,9 +7,9 @@
 //! asked for by the traits in [`env`]. The other modules are the kernel's side of that:
 //!
 //! - [`verbs`]: the operations that the RDMA core calls;
-//! - [`device`], [`params`], [`stats`]: the device;
+//! - [`device`], [`params`], [`stats`], [`debug`]: the device;
 //! - [`uctx`], [`queue`]: what user space maps;
-//! - [`pd`], [`ah`], [`mr`], [`cq`], [`event`]: objects;
+//! - [`pd`], [`ah`], [`mr`], [`mw`], [`srq`], [`cq`], [`event`]: objects;
 //! - [`qp`]: queue pairs;
 //! - [`net`], [`table`]: the network, and the tables that packets are looked up in.
 
@@ -42,14 +42,18 @@ mod wqe;
 
 mod ah;
 mod cq;
+mod debug;
 mod device;
 mod event;
 mod kword;
+mod mad;
 mod mr;
+mod mw;
 mod net;
 mod params;
 mod pd;
 mod queue;
+mod srq;
 mod stats;
 mod table;
 mod uctx;
@@ -74,23 +78,33 @@ module! {
 
 /// The driver. Fields are dropped in this order: first the devices, then what they need.
 struct Rrxe {
+    _files: debug::Files,
     _driver: link::Driver<Verbs>,
     _net: net::Registrations,
+    _keep_out: Option<Pin<KBox<link::KeepOut>>>,
 }
 
 impl kernel::Module for Rrxe {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let coexist = module_parameters::coexist.value();
+        // It looks for its devices by number of the driver, and takes ours for its own.
+        let keep_out = if coexist {
+            None
+        } else {
+            let keep_out = link::KeepOut::new(c"rdma_rxe");
 
-        if !coexist && link::is_module_loaded(c"rdma_rxe") {
-            pr_err!("rdma_rxe is loaded, and only one of the two can be\n");
-            return Err(EBUSY);
-        }
+            if keep_out.is_err() {
+                pr_err!("rdma_rxe is loaded, and only one of the two can be\n");
+            }
+            Some(keep_out?)
+        };
         let net = net::init()?;
 
         Ok(Self {
+            _files: debug::Files::new(net.dir())?,
             _driver: device::register(coexist)?,
             _net: net,
+            _keep_out: keep_out,
         })
     }
 }

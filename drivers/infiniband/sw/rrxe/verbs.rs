@@ -10,10 +10,13 @@ use crate::{
     arm,
     cq::Cq,
     device::Device,
+    mad,
     mr::Mr,
+    mw::Mw,
     params,
     pd::Pd,
     qp::Qp,
+    srq::Srq,
     stats::DESCS,
     uctx::Ucontext, //
 };
@@ -41,17 +44,28 @@ use kernel::{
             Polled, //
         },
         link::LinkOperations,
+        mad::{
+            Mad,
+            Outcome, //
+        },
         mem::{
             FastPages,
             KernelMemory,
             MapRequest, //
         },
         qp::QpHandle,
+        srq::{
+            NewSrq,
+            SrqAttr,
+            SrqChange,
+            SrqHandle, //
+        },
         stats::Desc,
         wr::{
             RecvWrs,
             SendWrs, //
         },
+        MwKind,
         NewMr,
         Operations,
         Udata,
@@ -81,6 +95,8 @@ impl Operations for Verbs {
     type Cq = Arc<Cq>;
     type Qp = Arc<Qp>;
     type Mr = Arc<Mr>;
+    type Mw = Arc<Mw>;
+    type Srq = Arc<Srq>;
 
     const UVERBS_ABI_VERSION: u32 = params::UVERBS_ABI_VERSION;
     const PORT_STATS: &'static [Desc] = &DESCS;
@@ -122,6 +138,14 @@ impl Operations for Verbs {
         for (i, value) in values.iter_mut().enumerate() {
             *value = dev.stats.get(i);
         }
+    }
+
+    fn parent_name(dev: &Arc<Device>) -> [u8; 16] {
+        dev.netdev().name()
+    }
+
+    fn process_mad(dev: &Arc<Device>, input: &Mad, output: &mut Mad) -> Outcome {
+        mad::process(dev, input, output)
     }
 
     fn alloc_ucontext(dev: &Arc<Device>, _udata: &Udata<'_, Self>) -> Result<Arc<Ucontext>> {
@@ -242,5 +266,38 @@ impl Operations for Verbs {
 
     fn dereg_mr(mr: &Arc<Mr>) -> Result {
         mr.dereg()
+    }
+
+    fn alloc_mw(pd: &Arc<Pd>, kind: MwKind) -> Result<(Arc<Mw>, u32)> {
+        Mw::new(pd, kind)
+    }
+
+    fn dealloc_mw(mw: &Arc<Mw>) {
+        mw.dealloc();
+    }
+
+    fn create_srq(
+        pd: &Arc<Pd>,
+        attr: &SrqAttr,
+        handle: SrqHandle,
+        udata: Option<&Udata<'_, Self>>,
+    ) -> Result<NewSrq<Arc<Srq>>> {
+        Srq::create(pd, attr, handle, udata)
+    }
+
+    fn modify_srq(srq: &Arc<Srq>, change: &SrqChange, udata: Option<&Udata<'_, Self>>) -> Result {
+        srq.modify(change, udata)
+    }
+
+    fn query_srq(srq: &Arc<Srq>) -> SrqAttr {
+        srq.attr()
+    }
+
+    fn destroy_srq(srq: &Arc<Srq>) {
+        srq.destroy();
+    }
+
+    fn post_srq_recv(srq: &Arc<Srq>, wrs: &mut RecvWrs<'_>) -> Result {
+        srq.post(wrs)
     }
 }

@@ -8,6 +8,7 @@ use super::{
     cq::CqHandle,
     object::Object,
     qp::QpHandle,
+    srq::SrqHandle,
     Operations, //
 };
 use crate::{
@@ -530,10 +531,14 @@ impl<'a, T: Operations> QpInit<'a, T> {
         self.cq(self.attr.recv_cq)
     }
 
-    /// Whether it has a shared receive queue.
+    /// Its shared receive queue, if it has one.
     #[inline]
-    pub fn has_srq(&self) -> bool {
-        !self.attr.srq.is_null()
+    pub fn srq(&self) -> Option<&'a T::Srq> {
+        if self.attr.srq.is_null() {
+            return None;
+        }
+        // SAFETY: It is one of the same device, and exists as long as the queue pair.
+        Some(unsafe { &Object::<_, SrqData<T>>::data(self.attr.srq).1 })
     }
 
     /// The sizes that are asked for.
@@ -719,11 +724,7 @@ pub struct QpInfo {
 impl QpInfo {
     /// Writes the C structures.
     #[inline]
-    pub(super) fn fill(
-        &self,
-        to: &mut bindings::ib_qp_attr,
-        init: &mut bindings::ib_qp_init_attr,
-    ) {
+    pub(super) fn fill(&self, to: &mut bindings::ib_qp_attr, init: &mut bindings::ib_qp_init_attr) {
         to.qp_state = self.state;
         to.cur_qp_state = self.state;
         to.path_mtu = if self.path_mtu == 0 {
@@ -771,3 +772,6 @@ pub(super) type QpData<T> = (QpHandle, <T as Operations>::Qp);
 
 /// As [`QpData`].
 pub(super) type CqData<T> = (CqHandle, <T as Operations>::Cq);
+
+/// As [`QpData`].
+pub(super) type SrqData<T> = (SrqHandle, <T as Operations>::Srq);

@@ -204,6 +204,14 @@ impl<T: Operations> Drop for Unregistered<T> {
 }
 
 impl Device {
+    /// The name that it has at the moment, with zeroes behind.
+    pub fn name(&self) -> [u8; bindings::IB_DEVICE_NAME_MAX as usize] {
+        // SAFETY: The device is valid. A name that is just being changed is read in part.
+        let name = unsafe { (&raw const (*self.as_raw()).name).read_volatile() };
+
+        name.map(|c| c as u8)
+    }
+
     /// Has the core unregister the device soon.
     ///
     /// # Context

@@ -147,3 +147,92 @@ pub fn is_module_loaded(name: &CStr) -> bool {
     // SAFETY: The name is a string, and the list of modules may be read under RCU.
     !unsafe { bindings::find_module(name.as_char_ptr()) }.is_null()
 }
+
+/// Keeps a module from being loaded, as long as it lives.
+///
+/// For another driver of the same devices, which would take ours for its own.
+///
+/// # Invariants
+///
+/// The notifier is registered.
+#[pin_data(PinnedDrop)]
+pub struct KeepOut {
+    name: &'static CStr,
+    #[pin]
+    notifier: Opaque<bindings::notifier_block>,
+}
+
+// SAFETY: Notifiers can be unregistered by any thread.
+unsafe impl Send for KeepOut {}
+
+// SAFETY: There is nothing to be done with a reference.
+unsafe impl Sync for KeepOut {}
+
+impl KeepOut {
+    /// Keeps the module with this name out from now on.
+    ///
+    /// # Context
+    ///
+    /// Process context, may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if it is there already.
+    pub fn new(name: &'static CStr) -> Result<Pin<KBox<Self>>> {
+        let this = KBox::try_pin_init(
+            try_pin_init!(Self {
+                name,
+                // INVARIANT: It is registered now.
+                notifier <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
+                    // SAFETY: `slot` is valid for writes. The value is pinned, and unregistered
+                    // when it is dropped.
+                    unsafe {
+                        slot.write(bindings::notifier_block {
+                            notifier_call: Some(Self::notify),
+                            ..Default::default()
+                        });
+                        crate::error::to_result(bindings::register_module_notifier(slot))
+                    }
+                }),
+            }? Error),
+            GFP_KERNEL,
+        )?;
+
+        // In this order: what is loaded meanwhile is seen by one of the two.
+        if is_module_loaded(name) {
+            return Err(EBUSY);
+        }
+        Ok(this)
+    }
+
+    unsafe extern "C" fn notify(
+        notifier: *mut bindings::notifier_block,
+        action: usize,
+        module: *mut crate::ffi::c_void,
+    ) -> c_int {
+        if action != bindings::module_state_MODULE_STATE_COMING as usize {
+            return 0;
+        }
+        // SAFETY: The notifier is part of such a value, and is called while it is registered, which
+        // was done last.
+        let this = unsafe { &*crate::container_of!(Opaque::cast_from(notifier), Self, notifier) };
+        // SAFETY: What comes is a module.
+        let name = unsafe {
+            CStr::from_char_ptr((&raw const (*module.cast::<bindings::module>()).name).cast())
+        };
+
+        if name == this.name {
+            pr_err!("{name:?} cannot be loaded: another driver of its devices is there\n");
+            return bindings::NOTIFY_STOP_MASK as c_int | (1 - EBUSY.to_errno());
+        }
+        0
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for KeepOut {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant.
+        unsafe { bindings::unregister_module_notifier(self.notifier.get()) };
+    }
+}

@@ -189,9 +189,7 @@ impl Umem {
         let mut iter = bindings::sg_page_iter::default();
 
         // SAFETY: The table is that of `raw`.
-        unsafe {
-            bindings::__sg_page_iter_start(&mut iter, (*table).sgl, (*table).orig_nents, 0)
-        };
+        unsafe { bindings::__sg_page_iter_start(&mut iter, (*table).sgl, (*table).orig_nents, 0) };
         // SAFETY: The iterator was started, and the list lives as long as `raw`.
         while unsafe { bindings::__sg_page_iter_next(&mut iter) } {
             // SAFETY: The iterator stands at a page.

@@ -16,12 +16,17 @@ use super::{
         QpAttr,
         QpData,
         QpInit,
-        QpKind, //
+        QpKind,
+        SrqData, //
     },
     cq::{
         CqHandle,
         Notify,
         Polled, //
+    },
+    mad::{
+        Mad,
+        Outcome, //
     },
     mem::{
         FastPages,
@@ -30,22 +35,30 @@ use super::{
     },
     object::Object,
     qp::QpHandle,
+    srq::{
+        SrqAttr,
+        SrqChange,
+        SrqHandle, //
+    },
     udata::Udata,
     wr::{
         RecvWrs,
         SendWrs, //
     },
+    MwKind,
     NewMr,
     Operations,
     UserMr, //
 };
 use crate::{
     bindings,
+    container_of,
     error::{
         from_result,
         to_result, //
     },
     ffi::{
+        c_char,
         c_int,
         c_uint, //
     },
@@ -66,6 +79,8 @@ type Ah<T> = Object<bindings::ib_ah, <T as Operations>::Ah>;
 type Cq<T> = Object<bindings::ib_cq, CqData<T>>;
 type Qp<T> = Object<bindings::ib_qp, QpData<T>>;
 type Mr<T> = Object<bindings::ib_mr, MrData<T>>;
+type Mw<T> = Object<bindings::ib_mw, <T as Operations>::Mw>;
+type Srq<T> = Object<bindings::ib_srq, SrqData<T>>;
 
 /// The table of the operations of `T`.
 pub(super) struct VTable<T>(PhantomData<T>);
@@ -75,6 +90,7 @@ impl<T: Operations> VTable<T> {
     pub(super) const OPS: bindings::ib_device_ops = bindings::ib_device_ops {
         owner: this_module::<T::OwnerModule>().as_ptr(),
         uverbs_abi_ver: T::UVERBS_ABI_VERSION,
+        device_group: &Self::GROUP,
         dealloc_driver: Some(Self::dealloc_driver),
         enable_driver: Some(Self::enable_driver),
         query_device: Some(Self::query_device),
@@ -85,6 +101,7 @@ impl<T: Operations> VTable<T> {
         get_link_layer: Some(Self::get_link_layer),
         query_gid: Some(Self::query_gid),
         query_pkey: Some(Self::query_pkey),
+        process_mad: Some(Self::process_mad),
         alloc_hw_port_stats: Some(Self::alloc_hw_port_stats),
         get_hw_stats: Some(Self::get_hw_stats),
         alloc_ucontext: Some(Self::alloc_ucontext),
@@ -116,6 +133,13 @@ impl<T: Operations> VTable<T> {
         alloc_mr: Some(Self::alloc_mr),
         map_mr_sg: Some(Self::map_mr_sg),
         dereg_mr: Some(Self::dereg_mr),
+        alloc_mw: Some(Self::alloc_mw),
+        dealloc_mw: Some(Self::dealloc_mw),
+        create_srq: Some(Self::create_srq),
+        modify_srq: Some(Self::modify_srq),
+        query_srq: Some(Self::query_srq),
+        destroy_srq: Some(Self::destroy_srq),
+        post_srq_recv: Some(Self::post_srq_recv),
         attach_mcast: if T::HAS_ATTACH_MCAST {
             Some(Self::attach_mcast)
         } else {
@@ -131,8 +155,81 @@ impl<T: Operations> VTable<T> {
         size_ib_ah: Ah::<T>::SIZE,
         size_ib_cq: Cq::<T>::SIZE,
         size_ib_qp: Qp::<T>::SIZE,
+        size_ib_mw: Mw::<T>::SIZE,
+        size_ib_srq: Srq::<T>::SIZE,
         ..pin_init::zeroed()
     };
+
+    /// The file `parent` of the device in sysfs.
+    const PARENT: bindings::device_attribute = bindings::device_attribute {
+        attr: bindings::attribute {
+            name: crate::str::as_char_ptr_in_const_context(c"parent"),
+            mode: 0o444,
+            ..pin_init::zeroed()
+        },
+        __bindgen_anon_1: bindings::device_attribute__bindgen_ty_1 {
+            show: Some(Self::show_parent),
+        },
+        __bindgen_anon_2: pin_init::zeroed(),
+    };
+
+    /// All files of the device in sysfs that are not the core's.
+    const ATTRS: [*mut bindings::attribute; 2] = [
+        (&raw const (&Self::PARENT).attr).cast_mut(),
+        core::ptr::null_mut(),
+    ];
+
+    const GROUP: bindings::attribute_group = bindings::attribute_group {
+        __bindgen_anon_2: bindings::attribute_group__bindgen_ty_2 {
+            attrs: core::ptr::from_ref(&Self::ATTRS).cast_mut().cast(),
+        },
+        ..pin_init::zeroed()
+    };
+
+    unsafe extern "C" fn show_parent(
+        dev: *mut bindings::device,
+        _attr: *mut bindings::device_attribute,
+        buf: *mut c_char,
+    ) -> isize {
+        // SAFETY: `dev` is that of a device of `T`, or of its image in another namespace.
+        let ib = unsafe { (*container_of!(dev, bindings::ib_core_device, dev)).owner };
+        // SAFETY: As above.
+        let name = T::parent_name(unsafe { Dev::<T>::data(ib) });
+        let len = name.iter().position(|c| *c == 0).unwrap_or(name.len());
+        let mut line = [b'\n'; 17];
+
+        line[..len].copy_from_slice(&name[..len]);
+        // SAFETY: `buf` is a page for us to write to.
+        unsafe { core::ptr::copy_nonoverlapping(line.as_ptr(), buf.cast::<u8>(), len + 1) };
+        (len + 1) as isize
+    }
+
+    unsafe extern "C" fn process_mad(
+        dev: *mut bindings::ib_device,
+        _flags: c_int,
+        port: u32,
+        _wc: *const bindings::ib_wc,
+        _grh: *const bindings::ib_grh,
+        input: *const bindings::ib_mad,
+        output: *mut bindings::ib_mad,
+        _size: *mut usize,
+        _pkey_index: *mut u16,
+    ) -> c_int {
+        if port != 1 {
+            return Outcome::Failure.into_raw();
+        }
+        // SAFETY: Both are datagrams of this size, the latter the core's to be written; and `dev`
+        // is a device of `T`.
+        let (dev, input, output) = unsafe {
+            (
+                Dev::<T>::data(dev),
+                &*input.cast::<Mad>(),
+                &mut *output.cast::<Mad>(),
+            )
+        };
+
+        T::process_mad(dev, input, output).into_raw()
+    }
 
     unsafe extern "C" fn dealloc_driver(dev: *mut bindings::ib_device) {
         // SAFETY: `dev` is a device of `T`, and this is the last call for it.
@@ -187,8 +284,7 @@ impl<T: Operations> VTable<T> {
             T::modify_device(
                 data,
                 DeviceChange {
-                    sys_image_guid: (mask & GUID != 0)
-                        .then(|| change.sys_image_guid.to_be_bytes()),
+                    sys_image_guid: (mask & GUID != 0).then(|| change.sys_image_guid.to_be_bytes()),
                 },
             )?;
             if mask & DESC != 0 {
@@ -898,6 +994,141 @@ impl<T: Operations> VTable<T> {
             }
             Ok(0)
         })
+    }
+
+    unsafe extern "C" fn alloc_mw(
+        mw: *mut bindings::ib_mw,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: The core has set domain and kind.
+            let (pd, kind) = unsafe { (Pd::<T>::data((*mw).pd), (*mw).type_) };
+            let kind = match kind {
+                bindings::ib_mw_type_IB_MW_TYPE_1 => MwKind::One,
+                bindings::ib_mw_type_IB_MW_TYPE_2 => MwKind::Two,
+                _ => return Err(EINVAL),
+            };
+            let (data, rkey) = T::alloc_mw(pd, kind)?;
+
+            // SAFETY: The core has allocated as much as the table says, and lets the driver write
+            // the key.
+            unsafe {
+                (*mw).rkey = rkey;
+                Mw::<T>::init(mw, data);
+            }
+            Ok(0)
+        })
+    }
+
+    unsafe extern "C" fn dealloc_mw(mw: *mut bindings::ib_mw) -> c_int {
+        // SAFETY: This is the last call for an object that was made.
+        unsafe {
+            T::dealloc_mw(Mw::<T>::data(mw));
+            Mw::<T>::destroy(mw);
+        }
+        0
+    }
+
+    unsafe extern "C" fn create_srq(
+        srq: *mut bindings::ib_srq,
+        init: *mut bindings::ib_srq_init_attr,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: `udata` is what the core calls us with.
+            let udata = unsafe { Udata::<T>::from_raw(udata) };
+            // SAFETY: `init` is valid, and nobody else uses it.
+            let init = unsafe { &mut *init };
+
+            if init.srq_type != bindings::ib_srq_type_IB_SRQT_BASIC {
+                return Err(EOPNOTSUPP);
+            }
+            // SAFETY: The handle is closed before the queue is freed: below, or when it is
+            // destroyed.
+            let handle = unsafe { SrqHandle::new(srq) }?;
+            // SAFETY: The core has set the domain.
+            let pd = unsafe { Pd::<T>::data((*srq).pd) };
+            let attr = SrqAttr::from_raw(&init.attr);
+
+            match T::create_srq(pd, &attr, handle.clone(), udata.as_ref()) {
+                Ok(new) => {
+                    new.attr.fill(&mut init.attr);
+                    // SAFETY: The core has allocated as much as the table says.
+                    unsafe { Srq::<T>::init(srq, (handle, new.data)) };
+                    Ok(0)
+                }
+                Err(e) => {
+                    handle.close();
+                    Err(e)
+                }
+            }
+        })
+    }
+
+    unsafe extern "C" fn modify_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+        mask: bindings::ib_srq_attr_mask,
+        udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        const MAX_WR: u32 = bindings::ib_srq_attr_mask::IB_SRQ_MAX_WR.0;
+        const LIMIT: u32 = bindings::ib_srq_attr_mask::IB_SRQ_LIMIT.0;
+
+        from_result(|| {
+            // SAFETY: `udata` is what the core calls us with.
+            let udata = unsafe { Udata::<T>::from_raw(udata) };
+            // SAFETY: The object was made, and `attr` is valid.
+            let ((_, data), attr) = unsafe { (Srq::<T>::data(srq), &*attr) };
+            let change = SrqChange {
+                max_wr: (mask.0 & MAX_WR != 0).then_some(attr.max_wr),
+                limit: (mask.0 & LIMIT != 0).then_some(attr.srq_limit),
+            };
+
+            T::modify_srq(data, &change, udata.as_ref())?;
+            Ok(0)
+        })
+    }
+
+    unsafe extern "C" fn query_srq(
+        srq: *mut bindings::ib_srq,
+        attr: *mut bindings::ib_srq_attr,
+    ) -> c_int {
+        // SAFETY: The object was made, and `attr` is the core's to be written.
+        unsafe { T::query_srq(&Srq::<T>::data(srq).1).fill(&mut *attr) };
+        0
+    }
+
+    unsafe extern "C" fn destroy_srq(
+        srq: *mut bindings::ib_srq,
+        _udata: *mut bindings::ib_udata,
+    ) -> c_int {
+        // SAFETY: This is the last call for an object that was made.
+        unsafe {
+            let (handle, data) = Srq::<T>::data(srq);
+
+            T::destroy_srq(data);
+            handle.close();
+            Srq::<T>::destroy(srq);
+        }
+        0
+    }
+
+    unsafe extern "C" fn post_srq_recv(
+        srq: *mut bindings::ib_srq,
+        wr: *const bindings::ib_recv_wr,
+        bad: *mut *const bindings::ib_recv_wr,
+    ) -> c_int {
+        // SAFETY: The object was made, and `wr` is what a client has posted.
+        let ((_, data), mut wrs) = unsafe { (Srq::<T>::data(srq), RecvWrs::new(wr)) };
+
+        match T::post_srq_recv(data, &mut wrs) {
+            Ok(()) => 0,
+            Err(e) => {
+                // SAFETY: `bad` is the caller's to be written.
+                unsafe { bad.write(wrs.last()) };
+                e.to_errno()
+            }
+        }
     }
 
     unsafe extern "C" fn attach_mcast(

@@ -52,6 +52,21 @@ pub(super) fn init() {
     }
 }
 
+/// Returns all devices that there are at the moment.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(super) fn devices() -> Result<KVec<Arc<Device>>> {
+    let devices = DEVICES.lock();
+    let mut copy = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
+
+    for port in devices.iter() {
+        copy.push(port.dev.clone(), GFP_KERNEL)?;
+    }
+    Ok(copy)
+}
+
 /// A device that packets are received for.
 pub(super) struct Port {
     /// The device.

@@ -127,7 +127,13 @@ impl Attrs {
     }
 
     /// What the responder needs.
-    pub(super) fn rx(&self, transport: Transport, qpn: u32, dev: &Device) -> RxConfig {
+    pub(super) fn rx(
+        &self,
+        transport: Transport,
+        qpn: u32,
+        shared: bool,
+        dev: &Device,
+    ) -> RxConfig {
         let may = |flags: u32| self.access & flags != 0;
 
         RxConfig {
@@ -145,7 +151,7 @@ impl Attrs {
             },
             min_rnr_timer: self.min_rnr_timer,
             resume_in_place: true,
-            shared: false,
+            shared,
         }
     }
 
@@ -288,7 +294,7 @@ impl Qp {
             self.signal_all,
             &self.dev,
         );
-        let rx_config = attrs.rx(self.transport, self.qpn, &self.dev);
+        let rx_config = attrs.rx(self.transport, self.qpn, self.shared, &self.dev);
 
         tx.flow.clone_from(&attrs.flow);
         rx.flow.clone_from(&attrs.flow);

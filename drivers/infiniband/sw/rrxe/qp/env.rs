@@ -39,10 +39,6 @@ use crate::{
         Who, //
     },
     net::Flow,
-    sge::{
-        SgeList,
-        SGE_LEN, //
-    },
     stats::Counter,
     wc::{
         Status,
@@ -56,8 +52,7 @@ use crate::{
         Malformed,
         RecvWqe,
         SendWqe,
-        Work,
-        MAX_SGE, //
+        Work, //
     },
 };
 use kernel::{
@@ -255,8 +250,9 @@ impl SendQueue for Env<'_, SendRing> {
 
                 mr::register(&self.who(), &mr, reg.key, reg.access)
             }
-            // There are no memory windows yet.
-            _ => Err(Status::MwBind),
+            Work::BindMw(bind) => crate::mw::bind(dev, &self.who(), bind),
+            // All others are sent.
+            _ => Err(Status::LocQpOp),
         }
     }
 }
@@ -265,15 +261,8 @@ impl RecvQueue for Env<'_, RecvRing> {
     fn fetch_recv(&mut self) -> Option<Result<RecvWqe, Malformed>> {
         match &mut *self.ring {
             RecvRing::User(ring) => ring.recv(self.qp.sizes.max_recv_sge),
-            RecvRing::Kernel(queue) => {
-                let mut area = [0; MAX_SGE * SGE_LEN];
-                let head = queue.pop(&mut area)?;
-
-                Some(RecvWqe::new(
-                    head.wr_id,
-                    SgeList::new(&area, head.count).iter(),
-                ))
-            }
+            RecvRing::Kernel(queue) => queue.recv(),
+            RecvRing::Shared(srq) => srq.take(),
         }
     }
 }

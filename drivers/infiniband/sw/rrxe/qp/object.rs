@@ -204,7 +204,9 @@ pub(super) struct RxHalf {
     /// A packet that was not taken, in front of all others.
     pub(super) parked: Option<crate::net::RxPacket>,
     /// What lets user space map the rings, receive queue first.
-    tokens: Option<(MmapToken, MmapToken)>,
+    tokens: Option<(Option<MmapToken>, MmapToken)>,
+    /// That the last work request of a shared receive queue was taken has been told.
+    pub(super) last_told: bool,
 }
 
 /// Queues of the kernel, from the side of those who post.
@@ -226,6 +228,8 @@ pub(crate) struct Qp {
     pub(super) recv_cq: Arc<Cq>,
     pub(super) signal_all: bool,
     pub(super) sizes: Sizes,
+    /// It takes receive work requests from a queue that others share.
+    pub(super) shared: bool,
     handle: QpHandle,
     /// Where the clock of this queue pair starts.
     pub(super) epoch: Instant<Monotonic>,
@@ -315,11 +319,17 @@ impl Qp {
             _ => return Err(EOPNOTSUPP),
         };
 
-        if init.create_flags() != 0 || init.has_srq() {
+        if init.create_flags() != 0 {
             return Err(EOPNOTSUPP);
         }
 
-        let cap = init.cap();
+        let mut cap = init.cap();
+
+        if init.srq().is_some() {
+            // It has no receive queue of its own.
+            cap.max_recv_wr = 0;
+            cap.max_recv_sge = 0;
+        }
 
         if cap.max_send_wr > params::MAX_QP_WR || cap.max_recv_wr > params::MAX_QP_WR {
             return Err(EINVAL);
@@ -370,18 +380,22 @@ impl Qp {
             return Ok(());
         };
         let mut resp = [0; size_of::<abi::CreateQpResp>()];
+        let mut from = 0;
         let rx = self.rx.own();
 
         if let Some((recv, send)) = &rx.tokens {
-            for (to, mi) in resp
-                .chunks_exact_mut(size_of::<abi::MmapInfo>())
-                .zip([recv.info(), send.info()])
-            {
-                to.copy_from_slice(&mi.to_bytes());
+            let infos = [recv.as_ref().map(MmapToken::info), Some(send.info())];
+
+            for (to, mi) in resp.chunks_exact_mut(size_of::<abi::MmapInfo>()).zip(infos) {
+                match mi {
+                    Some(mi) => to.copy_from_slice(&mi.to_bytes()),
+                    // The library does not look at this, and expects it unchanged.
+                    None => from = size_of::<abi::MmapInfo>(),
+                }
             }
         }
         self.rx.leave(rx);
-        udata.respond(0, &resp)
+        udata.respond(from, resp.get(from..).unwrap_or(&[]))
     }
 
     /// What there is room for.
@@ -464,15 +478,23 @@ impl Parts<'_> {
         let (send, recv, kernel, tokens) = match self.udata {
             Some(udata) => {
                 let send = Arc::new(Queue::new(sizes.send)?, GFP_KERNEL)?;
-                let recv = Arc::new(Queue::new(sizes.recv)?, GFP_KERNEL)?;
                 let uctx = udata.ucontext()?;
-                let tokens = (uctx.offer(&recv)?, uctx.offer(&send)?);
+                let send_token = uctx.offer(&send)?;
+                let (recv, recv_token) = match self.init.srq() {
+                    Some(srq) => (RecvRing::Shared(srq.clone()), None),
+                    None => {
+                        let recv = Arc::new(Queue::new(sizes.recv)?, GFP_KERNEL)?;
+                        let token = uctx.offer(&recv)?;
+
+                        (RecvRing::User(UserRing::new(recv, sizes.recv)), Some(token))
+                    }
+                };
 
                 (
                     SendRing::User(UserRing::new(send, sizes.send)),
-                    RecvRing::User(UserRing::new(recv, sizes.recv)),
+                    recv,
                     None,
-                    Some(tokens),
+                    Some((recv_token, send_token)),
                 )
             }
             None => {
@@ -490,7 +512,10 @@ impl Parts<'_> {
 
                 (
                     SendRing::Kernel(send.clone()),
-                    RecvRing::Kernel(recv.clone()),
+                    match self.init.srq() {
+                        Some(srq) => RecvRing::Shared(srq.clone()),
+                        None => RecvRing::Kernel(recv.clone()),
+                    },
                     Some(KernelQueues { send, recv }),
                     None,
                 )
@@ -517,12 +542,16 @@ impl Parts<'_> {
             timer: None,
         };
         let rx = RxHalf {
-            engine: Rx::new(attrs.rx(self.transport, qpn, dev), KVVec::new()),
+            engine: Rx::new(
+                attrs.rx(self.transport, qpn, self.init.srq().is_some(), dev),
+                KVVec::new(),
+            ),
             ring: recv,
             flow: None,
             qkey,
             parked: None,
             tokens,
+            last_told: false,
         };
         let in_flight = InFlight::new(IN_FLIGHT.0, IN_FLIGHT.1, GFP_KERNEL)?;
 
@@ -538,6 +567,7 @@ impl Parts<'_> {
                 recv_cq: self.init.recv_cq()?.clone(),
                 signal_all: self.init.signal_all(),
                 sizes,
+                shared: self.init.srq().is_some(),
                 handle,
                 epoch: Instant::now(),
                 state: KWord::new(QpState::Reset as u32),

@@ -8,6 +8,7 @@ use super::{
         Qp, //
     },
     rings::{
+        KernelQueue,
         RecvHead,
         RegMr, //
     },
@@ -209,25 +210,15 @@ impl Qp {
     /// As those of [`Self::post_send`].
     #[doc(alias = "ib_post_recv")]
     pub(crate) fn post_recv(this: &Arc<Qp>, wrs: &mut RecvWrs<'_>) -> Result {
-        let (true, Some(queues)) = (this.state().may_post_recv(), &this.kernel) else {
+        let may = this.state().may_post_recv() && !this.shared;
+        let (true, Some(queues)) = (may, &this.kernel) else {
             let _ = wrs.next();
             return Err(EINVAL);
         };
         let mut result = Ok(());
 
         while let Some(wr) = wrs.next() {
-            result = queues.recv.push(|area| {
-                let count = u8::try_from(wr.num_sge())?;
-
-                if count > this.sizes.max_recv_sge {
-                    return Err(EINVAL);
-                }
-                put_sges(wr.sges(), area)?;
-                Ok(RecvHead {
-                    wr_id: wr.wr_id(),
-                    count,
-                })
-            });
+            result = push_recv(&queues.recv, &wr, this.sizes.max_recv_sge);
             if result.is_err() {
                 break;
             }
@@ -238,6 +229,26 @@ impl Qp {
         }
         result
     }
+}
+
+/// Adds a receive work request to a queue. Any context.
+///
+/// # Errors
+///
+/// `EINVAL` if it has more elements than `max_sge` or makes no sense; `ENOMEM` if the queue is full.
+pub(crate) fn push_recv(queue: &KernelQueue<RecvHead>, wr: &wr::RecvWr<'_>, max_sge: u8) -> Result {
+    queue.push(|area| {
+        let count = u8::try_from(wr.num_sge())?;
+
+        if count > max_sge {
+            return Err(EINVAL);
+        }
+        put_sges(wr.sges(), area)?;
+        Ok(RecvHead {
+            wr_id: wr.wr_id(),
+            count,
+        })
+    })
 }
 
 /// Writes elements as they are in a ring; returns the length of all.

@@ -15,7 +15,11 @@ use crate::{
         Consumer,
         Geometry, //
     },
-    sge::SGE_LEN,
+    sge::{
+        SgeList,
+        SGE_LEN, //
+    },
+    srq::Srq,
     sync::Word,
     wc::Status,
     wqe::{
@@ -130,6 +134,37 @@ impl UserRing {
         self.queue.zero();
         self.pos = Consumer::new(self.geo);
         self.broken = false;
+    }
+
+    /// How many entries wait; none if the index of user space makes no sense.
+    pub(crate) fn pending(&self) -> u32 {
+        self.pos
+            .pending(self.queue.producer().load_acquire())
+            .unwrap_or(0)
+    }
+
+    /// Moves all that waits to a new ring, which takes the place of this one. Returns the old one.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if it has not enough slots, or slots of another size.
+    pub(crate) fn move_to(&mut self, queue: Arc<Queue>) -> Result<Arc<Queue>> {
+        let geo = queue.geometry();
+        let pending = self.pending();
+        let mut slot = KVec::from_elem(0, geo.elem(), GFP_ATOMIC)?;
+
+        if self.broken || pending > geo.capacity() || geo.elem() != self.geo.elem() {
+            return Err(EINVAL);
+        }
+        for i in 0..pending {
+            self.queue
+                .copy_out(self.geo.offset(self.pos.index().wrapping_add(i)), &mut slot);
+            queue.copy_in(geo.offset(i), &slot);
+        }
+        queue.producer().store_release(pending);
+        self.geo = geo;
+        self.pos = Consumer::new(geo);
+        Ok(core::mem::replace(&mut self.queue, queue))
     }
 
     /// Takes the next entry. `decode` gets a function that copies from an offset in its slot.
@@ -275,6 +310,13 @@ impl<T: Copy + Send> KernelQueue<T> {
         self.slots.lock().pop(area)
     }
 
+    /// How many entries wait.
+    pub(crate) fn pending(&self) -> u32 {
+        let slots = self.slots.lock();
+
+        slots.tail.wrapping_sub(slots.head)
+    }
+
     /// Forgets what is in it.
     pub(crate) fn reset(&self) {
         let mut slots = self.slots.lock();
@@ -291,6 +333,19 @@ pub(crate) struct RecvHead {
     pub(crate) wr_id: u64,
     /// Number of elements.
     pub(crate) count: u8,
+}
+
+impl KernelQueue<RecvHead> {
+    /// Takes the next receive work request.
+    pub(crate) fn recv(&self) -> Option<Result<RecvWqe, Malformed>> {
+        let mut area = [0; MAX_SGE * SGE_LEN];
+        let head = self.pop(&mut area)?;
+
+        Some(RecvWqe::new(
+            head.wr_id,
+            SgeList::new(&area, head.count).iter(),
+        ))
+    }
 }
 
 /// A send queue.
@@ -317,6 +372,8 @@ pub(crate) enum RecvRing {
     User(UserRing),
     /// Of the kernel.
     Kernel(Arc<KernelQueue<RecvHead>>),
+    /// One that others share.
+    Shared(Arc<Srq>),
 }
 
 impl RecvRing {
@@ -325,6 +382,8 @@ impl RecvRing {
         match self {
             Self::User(ring) => ring.reset(),
             Self::Kernel(queue) => queue.reset(),
+            // What is in it is for others as well.
+            Self::Shared(_) => (),
         }
     }
 }

@@ -82,6 +82,8 @@ impl Todo {
     pub(super) const ACCESS: Self = Self(1 << 4);
     /// The other side asked for nonsense.
     pub(super) const REQUEST: Self = Self(1 << 5);
+    /// No more is taken from the shared receive queue.
+    pub(super) const LAST_WQE: Self = Self(1 << 6);
 
     fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
@@ -116,6 +118,7 @@ impl WorkItem for Qp {
             (Todo::DRAINED, QpEvent::SqDrained),
             (Todo::ACCESS, QpEvent::AccessErr),
             (Todo::REQUEST, QpEvent::ReqErr),
+            (Todo::LAST_WQE, QpEvent::LastWqeReached),
         ] {
             if todo.has(bit) {
                 this.handle().event(event);
@@ -333,6 +336,7 @@ impl Qp {
             flow,
             qkey,
             parked,
+            last_told,
             ..
         } = rx;
         let mut env = Env {
@@ -399,6 +403,11 @@ impl Qp {
             todo = todo.and(Self::note(this, &ev, Todo::RX));
             // This half has done it; the other one has not.
             todo = todo.without(Todo::RX);
+            if this.shared && !core::mem::replace(last_told, true) {
+                Self::schedule(this, Todo::LAST_WQE);
+            }
+        } else {
+            *last_told = false;
         }
         todo
     }
