@@ -61,10 +61,7 @@ impl Files {
     /// Makes the files.
     pub(crate) fn new(dir: &debugfs::Dir) -> Result<Self> {
         Ok(Self {
-            _state: KBox::pin_init(
-                dir.read_callback_file(c"eq_state", (), &show),
-                GFP_KERNEL,
-            )?,
+            _state: KBox::pin_init(dir.read_callback_file(c"eq_state", (), &show), GFP_KERNEL)?,
             #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
             _inject: KBox::pin_init(
                 dir.write_callback_file(c"eq_inject", (), &hostile::write),

@@ -85,8 +85,12 @@ impl WorkItem for EventQueue {
 }
 
 impl EventQueue {
-    /// How many completion queues have room for their events. An event queue takes a page.
+    /// How many events there is room for: a page.
     const SLOTS: usize = 1024;
+
+    /// How many completion queues it has at most. One would be enough room for each, but events
+    /// that are made up can take the place of real ones, which are then left over.
+    const USERS: usize = Self::SLOTS / 2;
 
     fn new(cqs: &Arc<Table<Cq>>) -> Result<Arc<Self>> {
         let mut slots = KVec::with_capacity(Self::SLOTS, GFP_KERNEL)?;
@@ -221,7 +225,7 @@ impl Vector {
     pub(crate) fn attach(&self, cqs: &Arc<Table<Cq>>) -> Result<Arc<EventQueue>> {
         let mut queues = self.queues.lock();
 
-        if let Some(place) = queues.iter_mut().find(|p| p.users < EventQueue::SLOTS) {
+        if let Some(place) = queues.iter_mut().find(|p| p.users < EventQueue::USERS) {
             place.users += 1;
             return Ok(place.eq.clone());
         }
