@@ -6,6 +6,8 @@
  */
 
 #include <linux/if_vlan.h>
+#include <linux/igmp.h>
+#include <linux/inetdevice.h>
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 #include <linux/xarray.h>
@@ -193,6 +195,16 @@ __rust_helper struct net_device *rust_helper_vlan_dev_real_dev(const struct net_
 __rust_helper u16 rust_helper_vlan_dev_vlan_id(const struct net_device *dev)
 {
 	return vlan_dev_vlan_id(dev);
+}
+
+__rust_helper struct in_device *rust_helper___in_dev_get_rtnl(const struct net_device *dev)
+{
+	return __in_dev_get_rtnl(dev);
+}
+
+__rust_helper void rust_helper_ip_mc_dec_group(struct in_device *in_dev, __be32 addr)
+{
+	ip_mc_dec_group(in_dev, addr);
 }
 
 __rust_helper bool rust_helper_netif_running(const struct net_device *dev)

@@ -55,6 +55,11 @@ impl IpAddr {
         matches!(self, Self::V4(_))
     }
 
+    /// Tells whether this is the address of a multicast group.
+    pub const fn is_multicast(&self) -> bool {
+        matches!(self, Self::V4([224..=239, ..]) | Self::V6([0xff, ..]))
+    }
+
     /// Tells whether this is an IPv6 link-local address.
     pub const fn is_link_local(&self) -> bool {
         matches!(self, Self::V6([0xfe, b, ..]) if *b & 0xc0 == 0x80)

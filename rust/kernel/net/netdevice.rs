@@ -96,10 +96,7 @@ impl NetDevice {
     pub fn name(&self) -> [u8; 16] {
         // SAFETY: By the type invariants the device is valid. When it is renamed meanwhile, what is
         // read is a mixture of both.
-        let name = unsafe { (&raw const (*self.as_raw()).name).read_volatile() };
-
-        // A `c_char` is a byte.
-        name.map(|c| c as u8)
+        unsafe { (&raw const (*self.as_raw()).name).read_volatile() }
     }
 
     /// Tells whether this is an Ethernet device, or looks like one.

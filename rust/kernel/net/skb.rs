@@ -25,7 +25,10 @@ use crate::{
 };
 use core::{
     mem::ManuallyDrop,
-    ptr::NonNull, //
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
 };
 
 /// A received buffer, which is owned.
@@ -120,9 +123,9 @@ impl SkBuff {
         }
     }
 
-    /// Gives back what the buffer refers to of the stack that it has come through: socket, route
-    /// and connection tracking. To be called before it is kept longer than the RCU read-side
-    /// section in which it was received.
+    /// Gives back what the buffer refers to of the stack that it has come through: socket, route,
+    /// connection tracking and device. To be called before it is kept longer than the RCU
+    /// read-side section in which it was received.
     #[inline]
     pub fn detach(&mut self) {
         // SAFETY: By the type invariants the buffer is valid and owned.
@@ -130,7 +133,25 @@ impl SkBuff {
             bindings::skb_orphan(self.0.as_ptr());
             bindings::skb_dst_drop(self.0.as_ptr());
             bindings::nf_reset_ct(self.0.as_ptr());
+            (*self.0.as_ptr())
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1 =
+                bindings::sk_buff__bindgen_ty_1__bindgen_ty_1__bindgen_ty_1 { dev: null_mut() };
         }
+    }
+
+    /// Makes another buffer with the same data, which both share. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn try_clone(&self) -> Result<Self> {
+        // SAFETY: By the type invariants the buffer is valid.
+        let skb = unsafe { bindings::skb_clone(self.0.as_ptr(), GFP_ATOMIC.as_raw()) };
+
+        // INVARIANT: It is ours, in no list, and has the same headers.
+        NonNull::new(skb).map(Self).ok_or(ENOMEM)
     }
 
     /// Notes a number in the control buffer, which belongs to the owner of the buffer.

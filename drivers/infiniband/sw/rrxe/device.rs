@@ -98,6 +98,9 @@ pub(crate) struct Device {
     pub(crate) stats: Stats,
     /// Packets that were dropped, and why.
     pub(crate) drops: net::Drops,
+    /// Multicast groups.
+    #[pin]
+    pub(crate) groups: net::Groups,
     /// What lets packets come here.
     #[pin]
     attachment: Mutex<Option<net::Attachment>>,
@@ -139,6 +142,7 @@ impl Device {
                 ahs <- Table::new(params::AHN.0, params::AHN.1),
                 stats: Stats::new(),
                 drops: net::Drops::new(),
+                groups <- net::Groups::new(),
                 attachment <- new_mutex!(None, "Device::attachment"),
             }),
             GFP_KERNEL,

@@ -23,6 +23,8 @@
 //! `NAMESPACES` is held while sockets are opened and closed. `DEVICES` is a leaf: the notifier,
 //! which has RTNL, takes no other.
 
+#[path = "net/mcast.rs"]
+mod mcast;
 #[path = "net/notifier.rs"]
 mod notifier;
 #[path = "net/ns.rs"]
@@ -39,6 +41,7 @@ pub(crate) use kernel::net::{
         Wake, //
     }, //
 };
+pub(crate) use mcast::Groups;
 pub(crate) use ns::Attachment;
 pub(crate) use rx::RxPacket;
 pub(crate) use tx::Flow;

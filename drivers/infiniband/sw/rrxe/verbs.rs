@@ -240,6 +240,16 @@ impl Operations for Verbs {
         Qp::destroy(qp.clone());
     }
 
+    fn attach_mcast(qp: &Arc<Qp>, gid: &[u8; 16]) -> Result {
+        let dev = qp.device();
+
+        dev.groups.attach(dev.netdev(), gid, qp.qpn())
+    }
+
+    fn detach_mcast(qp: &Arc<Qp>, gid: &[u8; 16]) -> Result {
+        qp.device().groups.detach(gid, qp.qpn())
+    }
+
     fn post_send(qp: &Arc<Qp>, wrs: &mut SendWrs<'_, Self>) -> Result {
         Qp::post_send(qp, wrs)
     }

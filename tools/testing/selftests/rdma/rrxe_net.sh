@@ -115,6 +115,31 @@ t_icrc6()
 	return "$rc"
 }
 
+# Datagrams to a group: multicast GROUP ADDRESS-A ADDRESS-B. It counts, and does
+# not look at the data.
+multicast()
+{
+	local group=$1 rc=0 pid
+
+	command -v mckey > /dev/null || { cq_skip "no mckey"; return; }
+	ip netns exec cqa timeout -k 3 "$((40 * CQ_SCALE))" \
+		stdbuf -oL mckey -m "$group" -b "$2" > "$CQ_TMP/mcast" 2>&1 &
+	pid=$!
+	cq_wait 20 grep -q "receiving data" "$CQ_TMP/mcast" || rc=1
+	ip -n cqa maddr show dev cqva > "$CQ_TMP/maddr"
+	cq_do ip netns exec cqb timeout -k 3 "$((40 * CQ_SCALE))" \
+		mckey -m "$group" -b "$3" -s || rc=1
+	wait "$pid" || { cq_note "the receiver failed"; rc=1; }
+	grep -q "data transfers complete" "$CQ_TMP/mcast" || rc=1
+	grep -q "$group" "$CQ_TMP/maddr" || { cq_note "the interface did not join"; rc=1; }
+	! ip -n cqa maddr show dev cqva | grep -q "$group" || { cq_note "still joined"; rc=1; }
+	cat "$CQ_TMP/mcast" "$CQ_TMP/maddr" >> "$CQ_LOG"
+	return "$rc"
+}
+
+t_multicast4()	{ multicast 239.1.2.3 "$CQ_IP_A" "$CQ_IP_B"; }
+t_multicast6()	{ multicast ff05::4791 "$IP6_A" "$IP6_B"; }
+
 t_mtu()
 {
 	local mtu rc=0
@@ -316,6 +341,8 @@ cq_main \
 	t_icrc_rc "ICRC of what is sent, connected" \
 	t_icrc_ud "ICRC of what is sent, datagrams" \
 	t_icrc6 "ICRC of what is sent, IPv6" \
+	t_multicast4 "multicast, IPv4" \
+	t_multicast6 "multicast, IPv6" \
 	t_mtu "the MTU follows the interface" \
 	t_carrier "the port follows the carrier" \
 	t_sockets "devices share sockets" \

@@ -306,6 +306,7 @@ impl Attachment {
 impl Drop for Attachment {
     fn drop(&mut self) {
         self.unlisten();
+        self.port.dev.groups.clear();
         // After this no packet is received for the device, and none is being.
         if let Some(retired) = self.members.0.table.remove(self.port.ifindex) {
             drop(retired.wait());

@@ -3,6 +3,7 @@
 //! Receiving: from a UDP datagram to a packet for a queue pair.
 
 use super::{
+    mcast::MAX_MEMBERS,
     ns::{
         Port,
         Ports, //
@@ -11,6 +12,7 @@ use super::{
     KernelCrc, //
 };
 use crate::{
+    device::Device,
     opcode::Transport,
     packet::{
         self,
@@ -19,7 +21,10 @@ use crate::{
     },
     qp,
     stats::Counter,
-    wire::grh, //
+    wire::{
+        bth::Bth,
+        grh, //
+    },
 };
 use kernel::{
     net::{
@@ -112,6 +117,17 @@ impl RxPacket {
         self.skb
     }
 
+    /// Returns the same packet in another buffer that has the same data.
+    fn with(&self, skb: SkBuff) -> Self {
+        // INVARIANT: What is true of one buffer is true of the other.
+        Self {
+            hdr: self.hdr,
+            src: self.src,
+            dst: self.dst,
+            skb,
+        }
+    }
+
     /// The payload.
     pub(crate) fn payload(&self) -> &[u8] {
         self.hdr
@@ -176,8 +192,19 @@ fn check<'g>(
     let hdr = packet::RxPacket::parse(view.roce).map_err(refused)?;
 
     // The queue pairs of the other services compare addresses themselves.
-    if hdr.op.transport == Transport::Ud && !port.owns(guard, &dst) {
-        return Err(refused(DropReason::DestAddress));
+    if hdr.op.transport == Transport::Ud {
+        let known = if dst.is_multicast() {
+            port.dev.groups.has(&dst)
+        } else {
+            port.owns(guard, &dst)
+        };
+
+        if !known {
+            return Err(refused(DropReason::DestAddress));
+        }
+        if dst.is_multicast() != (hdr.bth.dest_qp == Bth::QPN_MASK) {
+            return Err(refused(DropReason::DestQp));
+        }
     }
     packet::RxPacket::check_icrc::<KernelCrc>(&view.net, view.udp, view.roce).map_err(refused)?;
 
@@ -188,6 +215,23 @@ fn check<'g>(
         dst,
         vlan,
     })
+}
+
+/// Gives a packet to all queue pairs in the group that it is for.
+fn deliver_all(dev: &Device, pkt: RxPacket) {
+    let mut qpns = [0; MAX_MEMBERS];
+    let n = dev.groups.members(&pkt.dst, &mut qpns);
+    let Some((last, others)) = qpns.get(..n).and_then(|q| q.split_last()) else {
+        return;
+    };
+
+    for &qpn in others {
+        // Datagrams may get lost.
+        if let Ok(skb) = pkt.skb.try_clone() {
+            qp::deliver(dev, qpn, pkt.with(skb));
+        }
+    }
+    qp::deliver(dev, *last, pkt);
 }
 
 /// Receives a datagram. Softirq context, or the like; see [`kernel::net::udp_tunnel::Receiver`].
@@ -218,7 +262,11 @@ pub(super) fn receive(ports: &Ports, ndev: &NetDevice, mut skb: SkBuff) {
                 skb,
             };
 
-            qp::deliver(dev, pkt.hdr.bth.dest_qp, pkt);
+            if pkt.dst.is_multicast() {
+                deliver_all(dev, pkt);
+            } else {
+                qp::deliver(dev, pkt.hdr.bth.dest_qp, pkt);
+            }
         }
         Err(Refused(port, why)) => {
             if let Some(port) = port {

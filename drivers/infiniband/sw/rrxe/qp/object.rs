@@ -265,6 +265,11 @@ impl Qp {
         self.qpn
     }
 
+    /// The device that it is of.
+    pub(crate) fn device(&self) -> &Device {
+        &self.dev
+    }
+
     /// The core's side of it.
     pub(crate) fn handle(&self) -> &QpHandle {
         &self.handle
