@@ -3,8 +3,11 @@
 #include <linux/cpumask.h>
 #include <linux/kmemleak.h>
 #include <linux/list.h>
+#include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <linux/vmalloc.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
 
 __rust_helper void *rust_helper_rdma_zalloc_obj(struct ib_device *dev, size_t size, gfp_t gfp,
 						bool is_numa_aware)
@@ -79,4 +82,29 @@ __rust_helper void rust_helper_kmemleak_not_leak(const void *ptr)
 __rust_helper void *rust_helper_rdma_kmalloc(size_t size, gfp_t gfp)
 {
 	return kmalloc(size, gfp);
+}
+
+__rust_helper struct ib_ucontext *rust_helper_rdma_udata_ucontext(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
+__rust_helper struct ib_udata *rust_helper_rdma_bundle_udata(struct uverbs_attr_bundle *attrs)
+{
+	return attrs ? &attrs->driver_udata : NULL;
+}
+
+__rust_helper bool rust_helper_ib_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+
+__rust_helper void *rust_helper_rdma_sg_page_iter_addr(struct sg_page_iter *iter)
+{
+	return page_address(sg_page_iter_page(iter));
+}
+
+__rust_helper void *rust_helper_rdma_vmalloc_user(unsigned long size)
+{
+	return vmalloc_user(size);
 }

@@ -20,6 +20,8 @@
 //! - [`wr`]: work requests and their completions;
 //! - [`port`]: ports and their addresses.
 //!
+//! For drivers of devices: [`driver`].
+//!
 //! # Built in and module
 //!
 //! This crate is part of the kernel image, `ib_core` usually is a module. So nothing that is
@@ -33,6 +35,7 @@ pub mod client;
 pub mod consumer;
 pub mod cq;
 pub mod device;
+pub mod driver;
 pub mod pd;
 pub mod port;
 pub mod qp;

@@ -178,6 +178,16 @@ pub(crate) struct MmapInfo {
     pub(crate) pad: u32,
 }
 
+impl MmapInfo {
+    /// Returns it as bytes.
+    pub(crate) fn to_bytes(self) -> [u8; size_of::<Self>()] {
+        let [o0, o1, o2, o3, o4, o5, o6, o7] = self.offset.to_ne_bytes();
+        let [s0, s1, s2, s3] = self.size.to_ne_bytes();
+
+        [o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, 0, 0, 0, 0]
+    }
+}
+
 /// Answer to the creation of an address handle.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

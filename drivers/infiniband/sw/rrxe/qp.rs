@@ -30,3 +30,33 @@
 
 #[path = "qp/state.rs"]
 pub(crate) mod state;
+
+// The rest is made of kernel types; tests on a host have something else in its place.
+
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/attr.rs"]
+mod attr;
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/env.rs"]
+mod env;
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/object.rs"]
+mod object;
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/post.rs"]
+pub(crate) mod post;
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/rings.rs"]
+pub(crate) mod rings;
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/run.rs"]
+mod run;
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/timer.rs"]
+mod timer;
+
+#[cfg(CONFIG_RDMA_RRXE)]
+pub(crate) use self::{
+    object::Qp,
+    run::deliver, //
+};

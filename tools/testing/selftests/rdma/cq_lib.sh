@@ -7,7 +7,9 @@
 # of ib_core (so that a test says which contexts were really used).
 #
 # Environment:
-#   DEV_TYPE=rxe|siw   which software RDMA device (default rxe)
+#   DEV_TYPE=rxe|rrxe|siw
+#                      which software RDMA device (default rxe); rrxe is the
+#                      driver in Rust, which is the same in all but its module
 #   SELFTEST_BREAK=1   spoil the data on purpose: the tests must then fail
 #   CQ_SCALE=N         multiply all time limits (default: 1, debug kernel 5);
 #                      a debug kernel also gets a fourth of the data
@@ -34,6 +36,7 @@ CQ_IP_B=10.99.0.2
 
 CQ_DIR=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 CQ_NAME=
+CQ_MODULE=
 CQ_TMP=
 CQ_PAIR=0
 CQ_ENDS=
@@ -171,7 +174,9 @@ cq_init()
 	fi
 	[ -n "${CQ_NO_TAP:-}" ] || echo "TAP version 13"
 	case "$DEV_TYPE" in
-	rxe|siw) ;;
+	rxe) CQ_MODULE=rdma_rxe ;;
+	rrxe) CQ_MODULE=rrxe DEV_TYPE=rxe ;;
+	siw) CQ_MODULE=siw ;;
 	*) cq_skip_all "unknown DEV_TYPE=$DEV_TYPE" ;;
 	esac
 	if [ -z "${CQ_SCALE:-}" ]; then
@@ -279,7 +284,7 @@ cq_main()
 
 	cq_modprobe ib_core
 	echo "1..$(($# / 2))"
-	cq_msg "$CQ_NAME on $DEV_TYPE, $(uname -r), cq core: $(cq_core)"
+	cq_msg "$CQ_NAME on $CQ_MODULE, $(uname -r), cq core: $(cq_core)"
 	while [ $# -gt 0 ]; do
 		fn=$1
 		what=$2
@@ -419,10 +424,7 @@ cq_gid()
 
 cq_load_device_modules()
 {
-	case "$DEV_TYPE" in
-	rxe) cq_modprobe rdma_rxe || return ;;
-	siw) cq_modprobe siw || return ;;
-	esac
+	cq_modprobe "$CQ_MODULE" || return
 	cq_modprobe rdma_ucm || return
 	cq_wait 5 test -e /dev/infiniband/rdma_cm
 }
@@ -430,11 +432,7 @@ cq_load_device_modules()
 cq_need_device()
 {
 	cq_need ip rdma modprobe timeout awk
-	case "$DEV_TYPE" in
-	rxe) cq_need_module rdma_rxe ;;
-	siw) cq_need_module siw ;;
-	esac
-	cq_need_module rdma_ucm
+	cq_need_module "$CQ_MODULE" rdma_ucm
 }
 
 # Add an RDMA device: NAME NETDEV ADDRESS [COMMAND PREFIX...]

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Address handles.
+
+use crate::{
+    abi::CreateAhResp,
+    device::Device,
+    net::Flow,
+    pd::Pd,
+    verbs::Verbs, //
+};
+use core::mem::{
+    offset_of,
+    size_of, //
+};
+use kernel::{
+    prelude::*,
+    rdma::driver::{
+        attr::{
+            AhAttr,
+            AhInfo,
+            AhInit, //
+        },
+        Udata, //
+    },
+    sync::Arc, //
+};
+
+/// Where packets go, and where they seem to come from.
+#[derive(Clone, Debug)]
+pub(crate) struct Av {
+    /// Source: an address in the form of IPv6.
+    pub(crate) sgid: [u8; 16],
+    /// Destination.
+    pub(crate) dgid: [u8; 16],
+    /// Both are addresses of IPv4, mapped to IPv6.
+    pub(crate) ipv4: bool,
+    pub(crate) flow_label: u32,
+    pub(crate) hop_limit: u8,
+    pub(crate) traffic_class: u8,
+    /// Index of the source in the GID table.
+    pub(crate) sgid_index: u16,
+    /// Index of the network interface of the source; 0 is that of the device.
+    pub(crate) ifindex: u32,
+    pub(crate) port: u32,
+    pub(crate) sl: u8,
+    pub(crate) dmac: [u8; 6],
+}
+
+/// Tells whether a GID is an address of IPv4 (RFC 4291, 2.5.5.2).
+fn is_ipv4(gid: &[u8; 16]) -> bool {
+    gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])
+}
+
+impl Av {
+    /// Takes the path out of what the core says.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no global route, or one that this kind of network does not have.
+    pub(crate) fn from_attr(attr: &AhAttr<'_>) -> Result<Self> {
+        let source = attr.source().ok_or(EINVAL)?;
+        let (sgid, dgid) = (source.gid, attr.dgid());
+
+        if !attr.has_grh() || attr.port() != 1 || !source.udp || is_ipv4(&sgid) != is_ipv4(&dgid) {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            sgid,
+            dgid,
+            ipv4: is_ipv4(&sgid),
+            flow_label: attr.flow_label() & 0xf_ffff,
+            hop_limit: attr.hop_limit(),
+            traffic_class: attr.traffic_class(),
+            sgid_index: source.index,
+            ifindex: source.ifindex,
+            port: attr.port(),
+            sl: attr.sl(),
+            dmac: attr.dmac(),
+        })
+    }
+
+    /// The other way round.
+    pub(crate) fn info(&self) -> AhInfo {
+        AhInfo {
+            dgid: self.dgid,
+            sgid_index: self.sgid_index as u8,
+            flow_label: self.flow_label,
+            hop_limit: self.hop_limit,
+            traffic_class: self.traffic_class,
+            sl: self.sl,
+            port: self.port,
+            dmac: self.dmac,
+        }
+    }
+}
+
+/// What an address handle is at a time. It never changes; modifying the handle replaces it.
+pub(crate) struct Ah {
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) av: Av,
+    pub(crate) num: u32,
+    pub(crate) flow: Flow,
+}
+
+impl Ah {
+    /// Makes one.
+    pub(crate) fn create(
+        dev: &Arc<Device>,
+        pd: &Arc<Pd>,
+        init: &AhInit<'_>,
+        udata: Option<&Udata<'_, Verbs>>,
+    ) -> Result<Arc<Self>> {
+        let av = Av::from_attr(&init.attr)?;
+        let gfp = if init.sleepable {
+            GFP_KERNEL
+        } else {
+            GFP_ATOMIC
+        };
+
+        let ah = dev.ahs.insert_with(gfp, |num| {
+            Ok(Arc::new(
+                Self {
+                    pd: pd.clone(),
+                    flow: Flow::new(dev, &av, num)?,
+                    av,
+                    num,
+                },
+                gfp,
+            )?)
+        })?;
+
+        // Libraries that do not know numbers put whole vectors into their work requests; they get
+        // none, and what they send is refused.
+        if let Some(udata) = udata.filter(|u| u.outlen() >= size_of::<CreateAhResp>()) {
+            let at = offset_of!(CreateAhResp, ah_num);
+
+            if let Err(e) = udata.respond(at, &ah.num.to_ne_bytes()) {
+                ah.destroy(init.sleepable);
+                return Err(e);
+            }
+        }
+        Ok(ah)
+    }
+
+    /// Ends it. A packet that is being sent may still use it.
+    pub(crate) fn destroy(&self, _sleepable: bool) {
+        drop(self.pd.dev.ahs.remove(self.num));
+    }
+}

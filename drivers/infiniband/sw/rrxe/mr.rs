@@ -1,0 +1,610 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions.
+//!
+//! What decides about an access, key, rights and state, is in one word of the region, so that it is
+//! looked at once. The engine looks a region up anew for each packet, under RCU, and does not keep
+//! it: a region that is deregistered is out of the table first, and its memory is given back after
+//! a grace period.
+
+use crate::{
+    device::Device,
+    env::{
+        Access,
+        AtomicOp,
+        MemError, //
+    },
+    params::{
+        self,
+        access, //
+    },
+    pd::Pd,
+    wc::Status,
+    wire::{
+        feth::Feth,
+        reth::Reth, //
+    },
+    wqe::BindMw, //
+};
+use kernel::{
+    prelude::*,
+    rdma::driver::{
+        mem::{
+            FastPages,
+            KernelMemory,
+            Umem, //
+        },
+        NewMr,
+        UserMr, //
+    },
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        barrier::smp_mb,
+        rcu,
+        Arc,
+        ArcBorrow, //
+    }, //
+};
+
+/// Who wants to access memory: what only the protection domain of a queue pair may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Who<'a> {
+    /// Its protection domain.
+    pub(crate) pd: &'a Pd,
+    /// The number of the queue pair.
+    pub(crate) qpn: u32,
+}
+
+/// A key of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// In a work request of this side.
+    Local(u32),
+    /// In a packet of the other side.
+    Remote(u32),
+}
+
+impl Key {
+    const fn value(self) -> u32 {
+        match self {
+            Self::Local(key) | Self::Remote(key) => key,
+        }
+    }
+}
+
+/// Number of the region or window that a key names.
+const fn index(key: u32) -> u32 {
+    key >> 8
+}
+
+/// The word: rights, the part of the key that changes, and whether the region is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    const VALID: u64 = 1 << 40;
+
+    const fn new(access: u32, key: u8, valid: bool) -> Self {
+        Self(access as u64 | (key as u64) << 32 | if valid { Self::VALID } else { 0 })
+    }
+
+    const fn access(self) -> u32 {
+        self.0 as u32
+    }
+
+    const fn key(self) -> u8 {
+        (self.0 >> 32) as u8
+    }
+
+    const fn is_valid(self) -> bool {
+        self.0 & Self::VALID != 0
+    }
+}
+
+/// The memory.
+enum Memory {
+    /// All of the kernel's.
+    Kernel(KernelMemory),
+    /// Of a process.
+    User(Umem),
+    /// Of a client in the kernel that says so by work requests.
+    Fast(Arc<FastPages>),
+}
+
+/// A memory region.
+pub(crate) struct Mr {
+    dev: Arc<Device>,
+    number: u32,
+    word: Atomic<u64>,
+    /// Number of the protection domain, [`Pd::id`].
+    pd: Atomic<u64>,
+    iova: Atomic<u64>,
+    length: Atomic<u64>,
+    /// How many windows are bound to it; [`GONE`] if none can be any more.
+    windows: Atomic<u32>,
+    memory: Memory,
+}
+
+/// The region is being deregistered.
+const GONE: u32 = 1 << 31;
+
+/// Rights that a region in fast registration cannot have, or that need more than there is here.
+fn check_access(access: u32) -> Result {
+    if access & !(access::MR | access::ZERO_BASED) != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    // There is no persistent memory that this driver knows how to write back.
+    if access & access::FLUSH_PERSISTENT != 0 {
+        return Err(EINVAL);
+    }
+    Ok(())
+}
+
+impl Mr {
+    fn add(
+        pd: &Arc<Pd>,
+        memory: Memory,
+        access: u32,
+        (iova, length): (u64, u64),
+        valid: bool,
+    ) -> Result<NewMr<Arc<Self>>> {
+        let dev = &pd.dev;
+        // Never one that the region with this number has just had.
+        let key = dev.next_generation().wrapping_mul(59).wrapping_add(17);
+
+        let mr = dev.mrs.insert_with(GFP_KERNEL, |number| {
+            Ok(Arc::new(
+                Self {
+                    dev: dev.clone(),
+                    number,
+                    word: Atomic::new(Word::new(access, key, valid).0),
+                    pd: Atomic::new(pd.id),
+                    iova: Atomic::new(iova),
+                    length: Atomic::new(length),
+                    windows: Atomic::new(0),
+                    memory,
+                },
+                GFP_KERNEL,
+            )?)
+        })?;
+        let key = mr.number << 8 | u32::from(key);
+
+        Ok(NewMr {
+            data: mr,
+            lkey: key,
+            rkey: key,
+        })
+    }
+
+    /// Makes a region of all memory of the kernel.
+    pub(crate) fn new_dma(
+        pd: &Arc<Pd>,
+        memory: KernelMemory,
+        access: u32,
+    ) -> Result<NewMr<Arc<Self>>> {
+        check_access(access)?;
+        Self::add(pd, Memory::Kernel(memory), access, (0, u64::MAX), true)
+    }
+
+    /// Registers memory of the current process.
+    pub(crate) fn new_user(pd: &Arc<Pd>, request: &UserMr) -> Result<NewMr<Arc<Self>>> {
+        check_access(request.access)?;
+        request
+            .iova
+            .checked_add(request.length)
+            .filter(|_| request.length != 0)
+            .ok_or(EINVAL)?;
+
+        let umem = Umem::get(pd.dev.ib(), request.start, request.length, request.access)?;
+
+        Self::add(
+            pd,
+            Memory::User(umem),
+            request.access,
+            (request.iova, request.length),
+            true,
+        )
+    }
+
+    /// Makes a region for fast registration, which is not valid until it is registered.
+    pub(crate) fn new_fast(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<NewMr<Arc<Self>>> {
+        Self::add(pd, Memory::Fast(pages), 0, (0, 0), false)
+    }
+
+    /// Changes protection domain or rights.
+    pub(crate) fn rereg(&self, pd: Option<&Arc<Pd>>, access: Option<u32>) -> Result {
+        if let Some(access) = access {
+            check_access(access)?;
+            // What was pinned for reading only cannot be written.
+            let writes = access::LOCAL_WRITE
+                | access::REMOTE_WRITE
+                | access::REMOTE_ATOMIC
+                | access::MW_BIND;
+
+            if access & writes != 0 && !matches!(&self.memory, Memory::User(u) if u.is_writable()) {
+                return Err(EOPNOTSUPP);
+            }
+        }
+        if let Some(pd) = pd {
+            self.pd.store(pd.id, Release);
+        }
+        if let Some(access) = access {
+            let word = Word(self.word.load(Relaxed));
+
+            self.word
+                .store(Word::new(access, word.key(), word.is_valid()).0, Release);
+        }
+        Ok(())
+    }
+
+    /// Ends the region. After this nothing accesses the memory.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if windows are bound to it.
+    pub(crate) fn dereg(&self) -> Result {
+        self.windows.cmpxchg(0, GONE, Full).map_err(|_| EINVAL)?;
+        self.word.store(0, Release);
+        if let Some(retired) = self.dev.mrs.remove(self.number) {
+            drop(retired.wait());
+        }
+        Ok(())
+    }
+
+    /// The number of the region, by which work requests that wait refer to it.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Binds one more window to it, so that it stays; returns false if it is being deregistered.
+    pub(crate) fn hold(&self) -> bool {
+        let mut n = self.windows.load(Relaxed);
+
+        while n & GONE == 0 {
+            match self.windows.cmpxchg(n, n + 1, Full) {
+                Ok(_) => return true,
+                Err(now) => n = now,
+            }
+        }
+        false
+    }
+
+    /// Undoes [`Self::hold`].
+    pub(crate) fn let_go(&self) {
+        self.windows.fetch_sub(1u32, Full);
+    }
+
+    /// Tells whether a window may be bound so (IBA vol. 1, C10-72 to C10-75).
+    pub(crate) fn may_bind(&self, who: &Who<'_>, bind: &BindMw) -> bool {
+        let rights = Word(self.word.load(Acquire)).access();
+        let writes = bind.access & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
+
+        self.permits(who, bind.mr_lkey, access::MW_BIND)
+            && rights & access::ZERO_BASED == 0
+            && (!writes || rights & access::LOCAL_WRITE != 0)
+            && self.offset(bind.addr, bind.len).is_some()
+    }
+
+    /// Checks that a key is that of this region, and lets `who` do what `need` says.
+    fn permits(&self, who: &Who<'_>, key: u32, need: u32) -> bool {
+        let word = Word(self.word.load(Acquire));
+
+        word.is_valid()
+            && word.key() == key as u8
+            && word.access() & need == need
+            && self.pd.load(Relaxed) == who.pd.id
+    }
+
+    /// Returns the offset of a range of addresses in the region.
+    fn offset(&self, va: u64, len: u64) -> Option<u64> {
+        let offset = va.checked_sub(self.iova.load(Relaxed))?;
+        let end = offset.checked_add(len)?;
+
+        (end <= self.length.load(Relaxed)).then_some(offset)
+    }
+
+    /// Where the memory of an offset starts, for fast registration: pages begin before the region.
+    fn fast_at(&self, pages: &FastPages, offset: u64) -> usize {
+        pages.offset_of(self.iova.load(Relaxed)) + offset as usize
+    }
+
+    fn read(&self, va: u64, offset: u64, out: &mut [u8]) -> bool {
+        match &self.memory {
+            Memory::Kernel(m) => {
+                m.read(va, out);
+                true
+            }
+            Memory::User(m) => m.read(offset as usize, out),
+            Memory::Fast(m) => m.read(self.fast_at(m, offset), out),
+        }
+    }
+
+    fn write(&self, va: u64, offset: u64, data: &[u8]) -> bool {
+        match &self.memory {
+            Memory::Kernel(m) => {
+                m.write(va, data);
+                true
+            }
+            Memory::User(m) => m.write(offset as usize, data),
+            Memory::Fast(m) => m.write(self.fast_at(m, offset), data),
+        }
+    }
+
+    fn with_word<R>(&self, va: u64, offset: u64, f: impl FnOnce(&Atomic<u64>) -> R) -> Option<R> {
+        match &self.memory {
+            Memory::Kernel(m) => m.word(va, f),
+            Memory::User(m) => m.word(offset as usize, f),
+            Memory::Fast(m) => m.word(self.fast_at(m, offset), f),
+        }
+    }
+}
+
+/// Finds what a key and a range of addresses mean, if the range may be accessed as `need` says: the
+/// region, and address and offset in it. Of a range that is empty only the key is looked at.
+fn find<'g>(
+    dev: &'g Device,
+    guard: &'g rcu::Guard,
+    who: &Who<'_>,
+    key: Key,
+    need: u32,
+    (va, len): (u64, u64),
+) -> Option<(ArcBorrow<'g, Mr>, u64, u64)> {
+    let number = index(key.value());
+
+    if matches!(key, Key::Remote(_)) && number >= params::MWN.0 {
+        let mw = dev.mws.get(guard, number)?;
+        let view = mw.view(who, key.value(), need, (va, len))?;
+        let mr = dev.mrs.get(guard, view.mr)?;
+
+        if !Word(mr.word.load(Acquire)).is_valid() || mr.pd.load(Relaxed) != who.pd.id {
+            return None;
+        }
+        let offset = mr.offset(view.va, len)?;
+
+        return Some((mr, view.va, offset));
+    }
+    let mr = dev.mrs.get(guard, number)?;
+
+    if !mr.permits(who, key.value(), need) {
+        return None;
+    }
+    let offset = if len == 0 { 0 } else { mr.offset(va, len)? };
+
+    Some((mr, va, offset))
+}
+
+/// Calls `f` with the region of a key, and address and offset of a range in it, if the range may be
+/// accessed as `need` says.
+fn with<R>(
+    dev: &Device,
+    who: &Who<'_>,
+    key: Key,
+    need: u32,
+    (va, len): (u64, usize),
+    f: impl FnOnce(&Mr, u64, u64) -> Option<R>,
+) -> Result<R, MemError> {
+    let guard = rcu::read_lock();
+
+    find(dev, &guard, who, key, need, (va, len as u64))
+        .and_then(|(mr, va, offset)| f(&mr, va, offset))
+        .ok_or(MemError::Access)
+}
+
+/// Reads memory. Any context.
+pub(crate) fn read(
+    dev: &Device,
+    who: &Who<'_>,
+    key: Key,
+    va: u64,
+    out: &mut [u8],
+) -> Result<(), MemError> {
+    if out.is_empty() {
+        return Ok(());
+    }
+    let need = match key {
+        Key::Local(_) => 0,
+        Key::Remote(_) => access::REMOTE_READ,
+    };
+
+    with(dev, who, key, need, (va, out.len()), |mr, va, offset| {
+        mr.read(va, offset, out).then_some(())
+    })
+}
+
+/// Writes memory. Any context.
+pub(crate) fn write(
+    dev: &Device,
+    who: &Who<'_>,
+    key: Key,
+    va: u64,
+    data: &[u8],
+) -> Result<(), MemError> {
+    if data.is_empty() {
+        return Ok(());
+    }
+    let need = match key {
+        Key::Local(_) => access::LOCAL_WRITE,
+        Key::Remote(_) => access::REMOTE_WRITE,
+    };
+
+    with(dev, who, key, need, (va, data.len()), |mr, va, offset| {
+        mr.write(va, offset, data).then_some(())
+    })
+}
+
+/// Checks that the other side may access a range. Any context.
+pub(crate) fn check(
+    dev: &Device,
+    who: &Who<'_>,
+    rkey: u32,
+    va: u64,
+    len: u32,
+    access: Access,
+) -> Result<(), MemError> {
+    if len == 0 {
+        return Ok(());
+    }
+    let need = match access {
+        Access::Read => access::REMOTE_READ,
+        Access::Write => access::REMOTE_WRITE,
+    };
+    let range = (va, len as usize);
+
+    with(dev, who, Key::Remote(rkey), need, range, |_, _, _| Some(()))
+}
+
+/// Does an atomic operation, and returns what was there. Any context.
+///
+/// It is atomic to the CPUs as well, which is more than the other side may expect.
+pub(crate) fn atomic(
+    dev: &Device,
+    who: &Who<'_>,
+    rkey: u32,
+    va: u64,
+    op: AtomicOp,
+) -> Result<u64, MemError> {
+    let need = access::REMOTE_ATOMIC;
+
+    with(
+        dev,
+        who,
+        Key::Remote(rkey),
+        need,
+        (va, 8),
+        |mr, va, offset| {
+            mr.with_word(va, offset, |word| match op {
+                AtomicOp::CompareSwap { compare, swap } => {
+                    match word.cmpxchg(compare, swap, Full) {
+                        Ok(old) | Err(old) => old,
+                    }
+                }
+                AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
+            })
+        },
+    )
+}
+
+/// Writes eight bytes as one, behind all that was written before. Any context.
+pub(crate) fn atomic_write(
+    dev: &Device,
+    who: &Who<'_>,
+    rkey: u32,
+    va: u64,
+    value: [u8; 8],
+) -> Result<(), MemError> {
+    let need = access::REMOTE_WRITE;
+
+    with(
+        dev,
+        who,
+        Key::Remote(rkey),
+        need,
+        (va, 8),
+        |mr, va, offset| {
+            mr.with_word(va, offset, |word| {
+                word.store(u64::from_ne_bytes(value), Release);
+            })
+        },
+    )
+}
+
+/// Makes what was written to a range visible. Any context.
+///
+/// Memory of this machine is coherent, so there is an order to keep and nothing else. No region
+/// says that it is persistent.
+pub(crate) fn flush(dev: &Device, who: &Who<'_>, feth: &Feth, reth: &Reth) -> Result<(), MemError> {
+    let mut need = 0;
+
+    if feth.types & Feth::GLOBAL != 0 {
+        need |= access::FLUSH_GLOBAL;
+    }
+    if feth.types & Feth::PERSISTENT != 0 {
+        need |= access::FLUSH_PERSISTENT;
+    }
+    let len = if feth.level == Feth::RANGE {
+        u64::from(reth.len)
+    } else {
+        0
+    };
+    let guard = rcu::read_lock();
+    let key = Key::Remote(reth.rkey);
+
+    find(dev, &guard, who, key, need, (reth.va, len)).ok_or(MemError::Access)?;
+    smp_mb(Full);
+    Ok(())
+}
+
+/// Makes a key invalid, if it is one of a region for fast registration or of a window.
+fn invalidate(dev: &Device, who: &Who<'_>, key: u32) -> bool {
+    let guard = rcu::read_lock();
+
+    if index(key) >= params::MWN.0 {
+        return dev
+            .mws
+            .get(&guard, index(key))
+            .is_some_and(|mw| mw.invalidate(who, key));
+    }
+    let Some(mr) = dev.mrs.get(&guard, index(key)) else {
+        return false;
+    };
+
+    if !matches!(mr.memory, Memory::Fast(_)) || mr.pd.load(Relaxed) != who.pd.id {
+        return false;
+    }
+    let old = Word(mr.word.load(Relaxed));
+
+    // One that is not valid may be made so again; that is no error as long as the key is right.
+    old.key() == key as u8
+        && mr.windows.load(Relaxed) == 0
+        && mr
+            .word
+            .cmpxchg(old.0, Word::new(0, old.key(), false).0, Full)
+            .is_ok()
+}
+
+/// Makes a key invalid because the other side wants so. Any context.
+pub(crate) fn invalidate_remote(dev: &Device, who: &Who<'_>, rkey: u32) -> Result<(), MemError> {
+    invalidate(dev, who, rkey)
+        .then_some(())
+        .ok_or(MemError::Access)
+}
+
+/// Makes a key invalid because a work request says so. Any context.
+pub(crate) fn invalidate_local(dev: &Device, who: &Who<'_>, key: u32) -> Result<(), Status> {
+    invalidate(dev, who, key)
+        .then_some(())
+        .ok_or(Status::LocQpOp)
+}
+
+/// Registers a region with what its client has named, under a new key. Any context.
+pub(crate) fn register(who: &Who<'_>, mr: &Mr, key: u32, access: u32) -> Result<(), Status> {
+    let Memory::Fast(pages) = &mr.memory else {
+        return Err(Status::LocQpOp);
+    };
+    let old = Word(mr.word.load(Relaxed));
+    let (iova, length) = pages.range();
+    let room = (pages.bytes() - pages.offset_of(iova).min(pages.bytes())) as u64;
+
+    // Only the part of the key that may be chosen can change.
+    if old.is_valid()
+        || mr.pd.load(Relaxed) != who.pd.id
+        || index(key) != mr.number
+        || check_access(access).is_err()
+        || iova.checked_add(length).is_none()
+        || length > room
+    {
+        return Err(Status::LocQpOp);
+    }
+    mr.iova.store(iova, Relaxed);
+    mr.length.store(length, Relaxed);
+    mr.word
+        .cmpxchg(old.0, Word::new(access, key as u8, true).0, Full)
+        .map(|_| ())
+        .map_err(|_| Status::LocQpOp)
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sending: from a packet of a queue pair to a UDP datagram.
+
+use super::{
+    InFlight,
+    IpAddr,
+    KernelCrc, //
+};
+use crate::{
+    ah::Av,
+    device::Device,
+    packet::NetHdr,
+    wire::{
+        self,
+        bth::Bth,
+        ICRC_LEN,
+        UDP_PORT, //
+    }, //
+};
+use kernel::{
+    net::{
+        dst::{
+            self,
+            Dst, //
+        },
+        netdevice::NetDevice,
+        skb::TxBuff, //
+    },
+    prelude::*,
+    sync::{
+        aref::ARef,
+        rcu, //
+    }, //
+};
+
+/// Number of UDP as a protocol of IP.
+const PROTOCOL: u8 = 17;
+
+/// Size of the UDP header.
+const UDP_LEN: usize = 8;
+
+/// Hop limit if none was asked for.
+const HOP_LIMIT: u8 = 64;
+
+/// Source port of a flow label, which has 20 bits (IBA vol. 1, annex A17, 17.9.2 recommends to make
+/// it so that the network spreads flows).
+const fn source_port(label: u32) -> u16 {
+    // The mask leaves 14 bits.
+    (0xc000 | ((label ^ label >> 14) & 0x3fff)) as u16
+}
+
+/// Makes a flow label of a number that is likely to differ between flows.
+const fn label_of(entropy: u32) -> u32 {
+    // The upper bits of this product depend on all of the number; the constant is that of the
+    // golden ratio.
+    let label = entropy.wrapping_mul(0x9e37_79b1) >> 12;
+
+    if label == 0 {
+        1
+    } else {
+        label
+    }
+}
+
+/// An IP header in which only the length is missing.
+#[derive(Clone, Copy)]
+enum Template {
+    V4([u8; 20]),
+    V6([u8; 40]),
+}
+
+impl Template {
+    const fn len(&self) -> usize {
+        match self {
+            Self::V4(ip) => ip.len(),
+            Self::V6(ip) => ip.len(),
+        }
+    }
+
+    fn new(source: IpAddr, dest: IpAddr, class: u8, hop_limit: u8, label: u32) -> Result<Self> {
+        match (source, dest) {
+            (IpAddr::V4([s0, s1, s2, s3]), IpAddr::V4([d0, d1, d2, d3])) => Ok(Self::V4([
+                // A header of 20 bytes. With "don't fragment" set the identification need not
+                // differ from packet to packet.
+                0x45, class, 0, 0, 0, 0, 0x40, 0, hop_limit, PROTOCOL, 0, 0, s0, s1, s2, s3, d0, d1,
+                d2, d3,
+            ])),
+            (IpAddr::V6(source), IpAddr::V6(dest)) => {
+                let word = 6 << 28 | u32::from(class) << 20 | (label & 0x000f_ffff);
+                let [w0, w1, w2, w3] = word.to_be_bytes();
+                let mut ip = [0; 40];
+                let (front, addrs) = ip.split_at_mut(8);
+                let (s, d) = addrs.split_at_mut(16);
+
+                front.copy_from_slice(&[w0, w1, w2, w3, 0, 0, PROTOCOL, hop_limit]);
+                s.copy_from_slice(&source);
+                d.copy_from_slice(&dest);
+                Ok(Self::V6(ip))
+            }
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Fills in the length: `udp` bytes come after the header.
+    fn with_len(mut self, udp: usize) -> Result<Self> {
+        let (total, place) = match &mut self {
+            Self::V4([_, _, l0, l1, ..]) => (20 + udp, [l0, l1]),
+            Self::V6([_, _, _, _, l0, l1, ..]) => (udp, [l0, l1]),
+        };
+        let total = u16::try_from(total).map_err(|_| EMSGSIZE)?;
+        let [l0, l1] = place;
+
+        [*l0, *l1] = total.to_be_bytes();
+        Ok(self)
+    }
+
+    const fn as_hdr(&self) -> NetHdr<'_> {
+        match self {
+            Self::V4(ip) => NetHdr::V4(ip),
+            Self::V6(ip) => NetHdr::V6(ip),
+        }
+    }
+
+    const fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::V4(ip) => ip,
+            Self::V6(ip) => ip,
+        }
+    }
+}
+
+/// The way to a destination: all that packets to it have in common.
+pub(crate) struct Flow {
+    ndev: ARef<NetDevice>,
+    route: dst::Cache,
+    key: dst::Key,
+    ip: Template,
+    hash: u32,
+}
+
+impl Flow {
+    /// Makes the way that an address vector describes. `entropy` is a number that is likely to
+    /// differ from that of other flows, for the source port, in case that there is no flow label.
+    ///
+    /// Any context. Whether there is a route turns out only when something is sent.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the addresses are not of the same family.
+    pub(crate) fn new(dev: &Device, av: &Av, entropy: u32) -> Result<Self> {
+        let ndev: ARef<NetDevice> = dev.netdev().into();
+        let index = match av.ifindex {
+            0 => ndev.ifindex(),
+            index => index,
+        };
+        let label = match av.flow_label & 0x000f_ffff {
+            0 => label_of(entropy),
+            label => label,
+        };
+        let (source, dest) = (IpAddr::from_gid(&av.sgid), IpAddr::from_gid(&av.dgid));
+        let hop_limit = match av.hop_limit {
+            0 => HOP_LIMIT,
+            limit => limit,
+        };
+
+        Ok(Self {
+            ndev,
+            route: dst::Cache::new(),
+            key: dst::Key {
+                source,
+                dest,
+                device: index,
+                class: av.traffic_class,
+                protocol: PROTOCOL,
+                source_port: source_port(label),
+                dest_port: UDP_PORT,
+            },
+            ip: Template::new(source, dest, av.traffic_class, hop_limit, av.flow_label)?,
+            hash: label_of(entropy ^ label) << 12 | label,
+        })
+    }
+
+    /// The address of the other side.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.key.dest
+    }
+
+    /// The address of this side.
+    pub(crate) fn local(&self) -> IpAddr {
+        self.key.source
+    }
+
+    /// Looks the route up, and keeps it.
+    #[cold]
+    fn look_up<'g>(&'g self, guard: &'g rcu::Guard) -> Result<&'g Dst> {
+        let route = self.key.look_up(self.ndev.namespace(guard))?;
+
+        self.route.put(guard, route)
+    }
+
+    /// Writes a packet. `bytes` has the right size.
+    fn write<E>(
+        &self,
+        bytes: &mut [u8],
+        hdr: &[u8],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Result<(), E>> {
+        let bth = hdr.first_chunk::<{ Bth::LEN }>().ok_or(EINVAL)?;
+        let udp_len = bytes.len().checked_sub(self.ip.len()).ok_or(EINVAL)?;
+        let ip = self.ip.with_len(udp_len)?;
+        let [s0, s1] = self.key.source_port.to_be_bytes();
+        let [d0, d1] = self.key.dest_port.to_be_bytes();
+        // The IP header was longer than what the function has checked to fit.
+        let [l0, l1] = u16::try_from(udp_len).map_err(|_| EMSGSIZE)?.to_be_bytes();
+        // Without a checksum: the ICRC is better.
+        let udp = [s0, s1, d0, d1, l0, l1, 0, 0];
+
+        let (to, rest) = bytes.split_at_mut_checked(ip.len()).ok_or(EINVAL)?;
+
+        to.copy_from_slice(ip.as_bytes());
+
+        let (to, roce) = rest.split_first_chunk_mut::<UDP_LEN>().ok_or(EINVAL)?;
+
+        *to = udp;
+
+        let (roce, icrc_place) = roce.split_last_chunk_mut::<ICRC_LEN>().ok_or(EINVAL)?;
+        let (to, rest) = roce.split_at_mut_checked(hdr.len()).ok_or(EINVAL)?;
+
+        to.copy_from_slice(hdr);
+
+        let (payload, pad) = rest.split_at_mut_checked(len).ok_or(EINVAL)?;
+
+        if let Err(e) = fill(payload) {
+            return Ok(Err(e));
+        }
+        pad.fill(0);
+
+        let mut icrc = ip.as_hdr().icrc::<KernelCrc>(&udp, bth);
+
+        icrc.update(roce.get(Bth::LEN..).unwrap_or(&[]));
+        *icrc_place = icrc.finish();
+        Ok(Ok(()))
+    }
+
+    /// Sends a packet: transport headers `hdr`, then `len` bytes that `fill` writes, then padding
+    /// and ICRC. Returns how many bytes it has from the IP header on.
+    ///
+    /// Process or softirq context. `fill` is called once at most, in an RCU read-side section. What
+    /// it gets holds rubbish, and it must write all of it. The packet counts on `inflight` until it
+    /// has left the stack; whether there is room is not asked here, see [`InFlight::admits`].
+    ///
+    /// # Errors
+    ///
+    /// The inner error is the one of `fill`, and nothing was sent. The outer one says that the
+    /// packet was not sent for another reason, for which the protocol is used to lose packets.
+    pub(crate) fn send<E>(
+        &self,
+        hdr: &[u8],
+        len: u32,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        inflight: &InFlight,
+    ) -> Result<Result<usize, E>> {
+        let guard = rcu::read_lock();
+        let dst = match self.route.get(&guard) {
+            Some(dst) => dst,
+            None => self.look_up(&guard)?,
+        };
+        let roce = hdr.len() + len as usize + usize::from(wire::pad(len)) + ICRC_LEN;
+        let total = self.ip.len() + UDP_LEN + roce;
+        let mut skb = TxBuff::new(dst.headroom(&guard), total, GFP_ATOMIC)?;
+
+        if let Err(e) = self.write(skb.bytes_mut(), hdr, len as usize, fill)? {
+            return Ok(Err(e));
+        }
+        skb.set_hash(self.hash);
+        skb.charge(inflight);
+        dst.send(&guard, skb)?;
+        Ok(Ok(total))
+    }
+}

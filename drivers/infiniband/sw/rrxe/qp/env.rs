@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the protocol engine asks for, answered by the objects of the kernel.
+//!
+//! An [`Env`] is made for each time that a half is owned, and borrows what belongs to it.
+
+use super::{
+    object::Qp,
+    rings::{
+        RecvRing,
+        RegMr,
+        SendRing, //
+    },
+};
+use crate::{
+    cq::Cq,
+    env::{
+        Access,
+        AtomicOp,
+        Clock,
+        CqSink,
+        Dest,
+        Mem,
+        MemError,
+        Overflow,
+        Payload,
+        RecvQueue,
+        SendError,
+        SendQueue,
+        Source,
+        Target,
+        TxPacket,
+        Wire, //
+    },
+    event::Ctx,
+    mr::{
+        self,
+        Key,
+        Who, //
+    },
+    net::Flow,
+    stats::Counter,
+    wc::{
+        Status,
+        Wc, //
+    },
+    wire::{
+        feth::Feth,
+        reth::Reth, //
+    },
+    wqe::{
+        Malformed,
+        RecvWqe,
+        SendWqe,
+        Work, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
+
+/// The surroundings of one half, with its ring in `R`.
+pub(super) struct Env<'a, R> {
+    pub(super) qp: &'a Qp,
+    pub(super) ring: &'a mut R,
+    pub(super) flow: Option<&'a Arc<Flow>>,
+    pub(super) cq: &'a Cq,
+    pub(super) ctx: Ctx,
+}
+
+impl<R> Env<'_, R> {
+    fn who(&self) -> Who<'_> {
+        Who {
+            pd: &self.qp.pd,
+            qpn: self.qp.qpn,
+        }
+    }
+
+    /// Writes a payload to where it is sent from.
+    fn fill(&self, payload: &Payload<'_>, to: &mut [u8]) -> Result<(), MemError> {
+        let dev = &self.qp.dev;
+
+        match payload {
+            Payload::None => {}
+            Payload::Bytes(bytes) => {
+                if to.len() != bytes.len() {
+                    return Err(MemError::Access);
+                }
+                to.copy_from_slice(bytes);
+            }
+            Payload::Sges(sges) => {
+                let mut rest = to;
+
+                for sge in sges.clone() {
+                    let (piece, more) = rest
+                        .split_at_mut_checked(sge.len as usize)
+                        .ok_or(MemError::Access)?;
+
+                    mr::read(dev, &self.who(), Key::Local(sge.lkey), sge.addr, piece)?;
+                    rest = more;
+                }
+                // What was not written is not sent.
+                if !rest.is_empty() {
+                    return Err(MemError::Access);
+                }
+            }
+            Payload::Remote { rkey, va } => {
+                mr::read(dev, &self.who(), Key::Remote(*rkey), *va, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_by(&self, flow: &Flow, pkt: &TxPacket<'_>) -> Result<(), SendError> {
+        let qp = self.qp;
+
+        if !qp.in_flight.admits() {
+            return Err(SendError::Busy);
+        }
+
+        let sent = flow.send(
+            pkt.hdr.as_bytes(),
+            pkt.len,
+            |to| self.fill(&pkt.payload, to),
+            &qp.in_flight,
+        );
+
+        match sent {
+            Ok(Ok(bytes)) => {
+                qp.dev.stats.inc(Counter::SentPkts);
+                qp.dev.stats.add(Counter::SentBytes, bytes as u64);
+                Ok(())
+            }
+            Ok(Err(e)) => Err(SendError::Mem(e)),
+            Err(_) => {
+                // No memory or no route. It is as good as lost on its way.
+                qp.dev.stats.inc(Counter::SendErr);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<R> Clock for Env<'_, R> {
+    fn now(&self) -> u64 {
+        self.qp.now()
+    }
+}
+
+impl<R> Wire for Env<'_, R> {
+    fn send(&mut self, pkt: &TxPacket<'_>) -> Result<(), SendError> {
+        match pkt.dest {
+            Dest::Connected => match self.flow {
+                Some(flow) => self.send_by(flow, pkt),
+                None => Err(SendError::Handle),
+            },
+            Dest::Handle(ah) => {
+                let guard = rcu::read_lock();
+                let ah = self
+                    .qp
+                    .dev
+                    .ahs
+                    .get(&guard, ah)
+                    .filter(|ah| Arc::ptr_eq(&ah.pd, &self.qp.pd))
+                    .ok_or(SendError::Handle)?;
+
+                self.send_by(&ah.flow, pkt)
+            }
+        }
+    }
+}
+
+impl<R> Mem for Env<'_, R> {
+    type Packet = [u8];
+
+    fn scatter(&mut self, to: Target, from: Source<'_, [u8]>) -> Result<(), MemError> {
+        let (key, va, len) = match to {
+            Target::Local(sge) => (Key::Local(sge.lkey), sge.addr, sge.len),
+            Target::Remote { rkey, va, len } => (Key::Remote(rkey), va, len),
+        };
+        let bytes = match from {
+            Source::Bytes(bytes) => Some(bytes),
+            Source::Packet(bytes, at) => bytes.get(at as usize..),
+        };
+        let bytes = bytes
+            .and_then(|b| b.get(..len as usize))
+            .ok_or(MemError::Access)?;
+
+        mr::write(&self.qp.dev, &self.who(), key, va, bytes)
+    }
+
+    fn check(&mut self, reth: &Reth, access: Access) -> Result<(), MemError> {
+        mr::check(
+            &self.qp.dev,
+            &self.who(),
+            reth.rkey,
+            reth.va,
+            reth.len,
+            access,
+        )
+    }
+
+    fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError> {
+        mr::atomic(&self.qp.dev, &self.who(), rkey, va, op)
+    }
+
+    fn atomic_write(&mut self, rkey: u32, va: u64, from: &[u8]) -> Result<(), MemError> {
+        let bytes = from.first_chunk().ok_or(MemError::Access)?;
+
+        mr::atomic_write(&self.qp.dev, &self.who(), rkey, va, *bytes)
+    }
+
+    fn flush(&mut self, feth: &Feth, reth: &Reth) -> Result<(), MemError> {
+        mr::flush(&self.qp.dev, &self.who(), feth, reth)
+    }
+
+    fn invalidate(&mut self, rkey: u32) -> Result<(), MemError> {
+        mr::invalidate_remote(&self.qp.dev, &self.who(), rkey)
+    }
+}
+
+impl<R> CqSink for Env<'_, R> {
+    fn complete(&mut self, wc: &Wc) -> Result<(), Overflow> {
+        self.cq.complete(wc, self.ctx)
+    }
+}
+
+impl SendQueue for Env<'_, SendRing> {
+    type Kernel = RegMr;
+
+    fn fetch_send(&mut self, area: &mut [u8]) -> Option<Result<SendWqe<RegMr>, Malformed>> {
+        match &mut *self.ring {
+            SendRing::User(ring) => ring.send(area, &self.qp.sizes.limits),
+            SendRing::Kernel(queue) => queue.pop(area).map(Ok),
+        }
+    }
+
+    fn local(&mut self, work: &Work<RegMr>) -> Result<(), Status> {
+        let dev = &self.qp.dev;
+
+        match work {
+            Work::LocalInv(key) => mr::invalidate_local(dev, &self.who(), *key),
+            Work::Kernel(reg) => {
+                let guard = rcu::read_lock();
+                let mr = dev.mrs.get(&guard, reg.mr).ok_or(Status::LocQpOp)?;
+
+                mr::register(&self.who(), &mr, reg.key, reg.access)
+            }
+            Work::BindMw(bind) => crate::mw::bind(dev, &self.who(), bind),
+            // All others are sent.
+            _ => Err(Status::LocQpOp),
+        }
+    }
+}
+
+impl RecvQueue for Env<'_, RecvRing> {
+    fn fetch_recv(&mut self) -> Option<Result<RecvWqe, Malformed>> {
+        match &mut *self.ring {
+            RecvRing::User(ring) => ring.recv(self.qp.sizes.max_recv_sge),
+            RecvRing::Kernel(queue) => queue.recv(),
+            RecvRing::Shared(srq) => srq.take(),
+        }
+    }
+}

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who runs the halves of a queue pair, and when.
+//!
+//! A half runs where its work comes from: the requester in the system call or function that posts,
+//! responder and completer in the softirq that received a packet. Whoever comes while a half has
+//! an owner leaves the work to it. What is too much for one go, what comes from a context that
+//! must not run a half, and events for the consumer are done by a work item in a softirq.
+//!
+//! Bottom halves are off while a half is owned, but for `ib_modify_qp()` and the like, so an owner
+//! is never interrupted by who would have to wait for it.
+
+use super::{
+    env::Env,
+    object::{
+        Qp,
+        RxHalf,
+        TxHalf, //
+    },
+    state::QpState, //
+};
+pub(crate) use crate::event::Ctx;
+use crate::{
+    device::Device,
+    env::{
+        Events,
+        Parked, //
+    },
+    net::{
+        RxPacket,
+        Wake, //
+    },
+    packet::{
+        Admission,
+        DropReason, //
+    },
+    stats::Counter,
+    sync::Word, //
+};
+use kernel::{
+    impl_has_work,
+    net::skb::SkBuffList,
+    rdma::driver::qp::QpEvent,
+    sync::{
+        bh,
+        exclusive::Borrowed,
+        rcu,
+        Arc,
+        ArcBorrow, //
+    },
+    workqueue::{
+        self,
+        WorkItem, //
+    },
+};
+
+/// Packets that one go may send.
+const BUDGET: u32 = 64;
+
+/// How often an owner looks again before it leaves the rest to the work item.
+const ROUNDS: u32 = 16;
+
+/// The most packets that wait for a half. More are dropped, as on a network that is too slow.
+const BACKLOG: u32 = 1024;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Todo(pub(super) u32);
+
+impl Todo {
+    /// Nothing.
+    pub(super) const NONE: Self = Self(0);
+    /// Run requester and completer.
+    pub(super) const TX: Self = Self(1 << 0);
+    /// Run the responder.
+    pub(super) const RX: Self = Self(1 << 1);
+    /// Run both.
+    pub(super) const BOTH: Self = Self(Self::TX.0 | Self::RX.0);
+    /// The send queue is drained.
+    pub(super) const DRAINED: Self = Self(1 << 3);
+    /// The other side accessed what it may not.
+    pub(super) const ACCESS: Self = Self(1 << 4);
+    /// The other side asked for nonsense.
+    pub(super) const REQUEST: Self = Self(1 << 5);
+    /// No more is taken from the shared receive queue.
+    pub(super) const LAST_WQE: Self = Self(1 << 6);
+
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Qp { self.work }
+}
+
+impl WorkItem for Qp {
+    type Pointer = Arc<Qp>;
+
+    /// Runs in a softirq, with nothing of the consumer up the stack.
+    fn run(this: Arc<Qp>) {
+        let mut todo = Todo::NONE;
+
+        let _ = this.todo.update(|old| {
+            todo = Todo(old);
+            Some(Todo::NONE.0)
+        });
+        Qp::drive(this.as_arc_borrow(), todo, Ctx::Softirq);
+        for (bit, event) in [
+            (Todo::DRAINED, QpEvent::SqDrained),
+            (Todo::ACCESS, QpEvent::AccessErr),
+            (Todo::REQUEST, QpEvent::ReqErr),
+            (Todo::LAST_WQE, QpEvent::LastWqeReached),
+        ] {
+            if todo.has(bit) {
+                this.handle().event(event);
+            }
+        }
+    }
+}
+
+impl Wake for Qp {
+    /// There is room for more packets.
+    fn wake(self: Arc<Self>) {
+        Qp::schedule(self.as_arc_borrow(), Todo::BOTH);
+    }
+}
+
+impl Qp {
+    /// Has something done soon, in a softirq.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(super) fn schedule(this: ArcBorrow<'_, Qp>, todo: Todo) {
+        let _ = this.todo.update(|old| Some(old | todo.0));
+        // If it is queued already, it will look at the bits after this.
+        let _ = workqueue::system_bh().enqueue(Arc::from(this));
+    }
+
+    /// Does something now if this context allows it, or soon. For those who are called by the
+    /// consumer: its handlers are not called from here.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(super) fn kick(this: ArcBorrow<'_, Qp>, todo: Todo) {
+        match bh::disable() {
+            Some(_bh) => Self::drive(this, todo, Ctx::Method),
+            None => Self::schedule(this, todo),
+        }
+    }
+
+    /// Runs halves until there is nothing to do for them.
+    ///
+    /// # Context
+    ///
+    /// Bottom halves are off.
+    pub(super) fn drive(this: ArcBorrow<'_, Qp>, mut todo: Todo, ctx: Ctx) {
+        // A half makes the other one run at most when the queue pair enters the error state, and
+        // that happens once.
+        while todo.has(Todo::BOTH) {
+            if todo.has(Todo::TX) {
+                todo = todo.without(Todo::TX);
+                if let Some(tx) = this.tx.own_or_pend() {
+                    todo = todo.and(Self::drive_tx(this, tx, None, ctx));
+                }
+            }
+            if todo.has(Todo::RX) {
+                todo = todo.without(Todo::RX);
+                if let Some(rx) = this.rx.own_or_pend() {
+                    todo = todo.and(Self::drive_rx(this, rx, None, ctx));
+                }
+            }
+        }
+    }
+
+    /// Runs requester and completer, with a packet that has just come, and leaves them.
+    fn drive_tx(
+        this: ArcBorrow<'_, Qp>,
+        tx: Borrowed<'_, TxHalf>,
+        mut pkt: Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
+        let half = &this.tx;
+        let mut todo = Todo::NONE;
+        let mut rounds = ROUNDS;
+        let mut owned = Some(tx);
+
+        while let Some(mut tx) = owned {
+            todo = todo.and(Self::run_tx(this, &mut tx, pkt.take(), ctx));
+            rounds -= 1;
+            if rounds == 0 {
+                if half.leave(tx) {
+                    Self::schedule(this, Todo::TX);
+                }
+                break;
+            }
+            owned = half.release(tx);
+        }
+        todo
+    }
+
+    /// Runs the responder, with a packet that has just come, and leaves it.
+    fn drive_rx(
+        this: ArcBorrow<'_, Qp>,
+        rx: Borrowed<'_, RxHalf>,
+        mut pkt: Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
+        let half = &this.rx;
+        let mut todo = Todo::NONE;
+        let mut rounds = ROUNDS;
+        let mut owned = Some(rx);
+
+        while let Some(mut rx) = owned {
+            todo = todo.and(Self::run_rx(this, &mut rx, pkt.take(), ctx));
+            rounds -= 1;
+            if rounds == 0 {
+                if half.leave(rx) {
+                    Self::schedule(this, Todo::RX);
+                }
+                break;
+            }
+            owned = half.release(rx);
+        }
+        todo
+    }
+
+    /// Takes what events ask for. Returns what is to be done after the half was left.
+    fn note(this: ArcBorrow<'_, Qp>, ev: &Events, same: Todo) -> Todo {
+        let mut later = Todo::NONE;
+        let mut todo = Todo::NONE;
+
+        if ev.error && this.fail() {
+            todo = Todo::BOTH;
+        }
+        if ev.more {
+            later = later.and(same);
+        }
+        if ev.drained {
+            later = later.and(Todo::DRAINED);
+        }
+        if ev.access {
+            later = later.and(Todo::ACCESS);
+        }
+        if ev.request {
+            later = later.and(Todo::REQUEST);
+        }
+        if later != Todo::NONE {
+            Self::schedule(this, later);
+        }
+        todo
+    }
+
+    /// What is let in, but for addresses and queue key.
+    fn admission(&self, state: QpState) -> Admission {
+        Admission {
+            transport: self.transport,
+            responds: state.receives(),
+            requests: state.sends(),
+            address: true,
+            pkey: 0xffff,
+            qkey: 0,
+        }
+    }
+
+    /// One go of requester and completer.
+    fn run_tx(this: ArcBorrow<'_, Qp>, tx: &mut TxHalf, pkt: Option<RxPacket>, ctx: Ctx) -> Todo {
+        let state = this.state();
+
+        if state == QpState::Error && tx.engine.state != QpState::Error {
+            tx.engine.set_state(QpState::Error);
+        }
+
+        let TxHalf {
+            engine,
+            ring,
+            flow,
+            timer,
+        } = &mut *tx;
+        let mut env = Env {
+            qp: &this,
+            ring,
+            flow: flow.as_ref(),
+            cq: &this.send_cq,
+            ctx,
+        };
+
+        if this.expired.load_acquire() != 0 {
+            // In this order: once it is disarmed, nobody sets the word until it is armed again.
+            *timer = None;
+            Word::store(&this.expired, 0);
+            engine.timeout(&env);
+        }
+        let mut first = in_turn(pkt, &this.responses, false);
+
+        while let Some(pkt) = first.take().or_else(|| next(&this.responses)) {
+            let admission = Admission {
+                address: env
+                    .flow
+                    .is_some_and(|f| pkt.src() == f.peer() && pkt.dst() == f.local()),
+                ..this.admission(state)
+            };
+
+            match admission.admit(&pkt.hdr) {
+                Ok(()) => {
+                    // Memory is never waited for here, so the answer is always taken.
+                    let _ = engine.receive(&mut env, &pkt.hdr, pkt.payload());
+                }
+                Err(reason) => this.dev.drops.inc(reason),
+            }
+        }
+
+        let ev = engine.run(&mut env, BUDGET);
+        let todo = Self::note(this, &ev, Todo::TX);
+
+        Self::arm(this, tx);
+        todo
+    }
+
+    /// One go of the responder.
+    fn run_rx(this: ArcBorrow<'_, Qp>, rx: &mut RxHalf, pkt: Option<RxPacket>, ctx: Ctx) -> Todo {
+        let mut todo = Todo::NONE;
+        let RxHalf {
+            engine,
+            ring,
+            flow,
+            qkey,
+            parked,
+            last_told,
+            ..
+        } = rx;
+        let mut env = Env {
+            qp: &this,
+            ring,
+            flow: flow.as_ref(),
+            cq: &this.recv_cq,
+            ctx,
+        };
+
+        let mut first = in_turn(pkt, &this.requests, parked.is_some());
+
+        loop {
+            while let Some(pkt) = parked
+                .take()
+                .or_else(|| first.take())
+                .or_else(|| next(&this.requests))
+            {
+                let admission = Admission {
+                    address: env
+                        .flow
+                        .is_none_or(|f| pkt.src() == f.peer() && pkt.dst() == f.local()),
+                    qkey: *qkey,
+                    ..this.admission(this.state())
+                };
+
+                if let Err(reason) = admission.admit(&pkt.hdr) {
+                    this.dev.drops.inc(reason);
+                    continue;
+                }
+                match engine.receive(&mut env, &pkt.hdr, pkt.payload(), &pkt.grh()) {
+                    Ok(received) => {
+                        let stats = &this.dev.stats;
+
+                        if received.duplicate {
+                            stats.inc(Counter::DuplicateRequest);
+                        }
+                        if received.out_of_sequence {
+                            stats.inc(Counter::OutOfSeqRequest);
+                        }
+                        if received.not_ready {
+                            stats.inc(Counter::SendRnrErr);
+                        }
+                        todo = todo.and(Self::note(this, &received.events, Todo::RX));
+                    }
+                    Err(Parked::Replies | Parked::Memory) => {
+                        *parked = Some(pkt);
+                        break;
+                    }
+                }
+            }
+
+            let ev = engine.pump(&mut env, BUDGET);
+
+            todo = todo.and(Self::note(this, &ev, Todo::RX));
+            // What had to wait for replies does not any more, if all were sent.
+            if parked.is_none() || engine.has_replies() {
+                break;
+            }
+        }
+        if this.state() == QpState::Error {
+            let ev = engine.flush(&mut env);
+
+            todo = todo.and(Self::note(this, &ev, Todo::RX));
+            // This half has done it; the other one has not.
+            todo = todo.without(Todo::RX);
+            if this.shared && !core::mem::replace(last_told, true) {
+                Self::schedule(this, Todo::LAST_WQE);
+            }
+        } else {
+            *last_told = false;
+        }
+        todo
+    }
+
+    /// Takes a packet that is for this queue pair.
+    fn receive(this: ArcBorrow<'_, Qp>, pkt: RxPacket) {
+        let ctx = Ctx::Softirq;
+        let qp = &*this;
+
+        if pkt.hdr.op.kind.is_request() {
+            let todo = match qp.rx.try_own() {
+                Some(rx) => Self::drive_rx(this, rx, Some(pkt), ctx),
+                None => {
+                    qp.keep(&qp.requests, pkt);
+                    Todo::RX
+                }
+            };
+
+            Self::drive(this, todo, ctx);
+        } else {
+            let todo = match qp.tx.try_own() {
+                Some(tx) => Self::drive_tx(this, tx, Some(pkt), ctx),
+                None => {
+                    qp.keep(&qp.responses, pkt);
+                    Todo::TX
+                }
+            };
+
+            Self::drive(this, todo, ctx);
+        }
+    }
+
+    /// Keeps a packet for the owner of a half.
+    fn keep(&self, packets: &SkBuffList, pkt: RxPacket) {
+        if packets.len() >= BACKLOG {
+            self.dev.drops.inc(DropReason::State);
+        } else {
+            packets.push_back(pkt.into_skb());
+        }
+    }
+}
+
+/// Returns the packet that has just come to the owner of a half if nothing came before it; if
+/// something did, it has to wait in its place.
+fn in_turn(pkt: Option<RxPacket>, packets: &SkBuffList, parked: bool) -> Option<RxPacket> {
+    let pkt = pkt?;
+
+    if !parked && packets.len() == 0 {
+        return Some(pkt);
+    }
+    packets.push_back(pkt.into_skb());
+    None
+}
+
+/// Takes the next packet that waits for a half.
+fn next(packets: &SkBuffList) -> Option<RxPacket> {
+    loop {
+        // It was one before, so this does not fail.
+        if let Some(pkt) = RxPacket::from_skb(packets.pop_front()?) {
+            return Some(pkt);
+        }
+    }
+}
+
+/// Gives a packet to the queue pair that it is for. It was checked in all that does not depend on
+/// the queue pair.
+///
+/// # Context
+///
+/// Softirq, bottom halves off.
+pub(crate) fn deliver(dev: &Device, qpn: u32, pkt: RxPacket) {
+    let guard = rcu::read_lock();
+
+    match dev.qps.get(&guard, qpn) {
+        Some(qp) => Qp::receive(qp, pkt),
+        None => dev.drops.inc(DropReason::NoQp),
+    }
+}

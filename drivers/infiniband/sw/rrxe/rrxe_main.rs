@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Software RDMA over Ethernet: RoCE version 2 over UDP, without hardware for it.
+//!
+//! The protocol is in modules that use nothing of the kernel: [`tx`] (requester), [`comp`]
+//! (completer), [`resp`] (responder), and what they are made of. What they need of the world is
+//! asked for by the traits in [`env`]. The other modules are the kernel's side of that:
+//!
+//! - [`verbs`]: the operations that the RDMA core calls;
+//! - [`device`], [`params`], [`stats`], [`debug`]: the device;
+//! - [`uctx`], [`queue`]: what user space maps;
+//! - [`pd`], [`ah`], [`mr`], [`mw`], [`srq`], [`cq`], [`event`]: objects;
+//! - [`qp`]: queue pairs;
+//! - [`net`], [`table`]: the network, and the tables that packets are looked up in.
+
+use kernel::{
+    prelude::*,
+    rdma::driver::link, //
+};
+
+mod abi;
+mod arm;
+mod comp;
+mod env;
+mod eq;
+mod fetch;
+mod icrc;
+mod inflight;
+mod opcode;
+mod owner;
+mod packet;
+mod psn;
+mod qp;
+mod resp;
+mod ring;
+mod sge;
+mod sync;
+mod tx;
+mod wc;
+mod wire;
+mod wqe;
+
+mod ah;
+mod cq;
+mod debug;
+mod device;
+mod event;
+mod kword;
+mod mad;
+mod mr;
+mod mw;
+mod net;
+mod params;
+mod pd;
+mod queue;
+mod srq;
+mod stats;
+mod table;
+mod uctx;
+mod verbs;
+
+use verbs::Verbs;
+
+module! {
+    type: Rrxe,
+    name: "rrxe",
+    authors: ["Rust for Linux Contributors"],
+    description: "Software RDMA over Ethernet",
+    license: "GPL",
+    alias: ["rdma-link-rxe"],
+    params: {
+        coexist: bool {
+            default: false,
+            description: "Be another driver than rdma_rxe for user space, with link type rrxe",
+        },
+    },
+}
+
+/// The driver. Fields are dropped in this order: first the devices, then what they need.
+struct Rrxe {
+    _files: debug::Files,
+    _driver: link::Driver<Verbs>,
+    _net: net::Registrations,
+    _keep_out: Option<Pin<KBox<link::KeepOut>>>,
+}
+
+impl kernel::Module for Rrxe {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let coexist = module_parameters::coexist.value();
+        // It looks for its devices by number of the driver, and takes ours for its own.
+        let keep_out = if coexist {
+            None
+        } else {
+            let keep_out = link::KeepOut::new(c"rdma_rxe");
+
+            if keep_out.is_err() {
+                pr_err!("rdma_rxe is loaded, and only one of the two can be\n");
+            }
+            Some(keep_out?)
+        };
+        let net = net::init()?;
+
+        Ok(Self {
+            _files: debug::Files::new(net.dir())?,
+            _driver: device::register(coexist)?,
+            _net: net,
+            _keep_out: keep_out,
+        })
+    }
+}
