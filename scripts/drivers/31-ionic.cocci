@@ -43,8 +43,10 @@ expression vcq, i;
   int ionic_poll_cq(...)
   {
   	<...
-- 	vcq->udma_mask & BIT(i)
-+ 	smp_load_acquire(&vcq->udma_mask) & BIT(i)
++ 	/* Pairs with ionic_create_cq(). */
+- 	if (!(vcq->udma_mask & BIT(i)))
++ 	if (!(smp_load_acquire(&vcq->udma_mask) & BIT(i)))
+  		continue;
   	...>
   }
 
@@ -55,7 +57,9 @@ expression vcq, i;
   int ionic_req_notify_cq(...)
   {
   	<...
-- 	vcq->udma_mask & BIT(i)
-+ 	smp_load_acquire(&vcq->udma_mask) & BIT(i)
++ 	/* Pairs with ionic_create_cq(). */
+- 	if (!(vcq->udma_mask & BIT(i)))
++ 	if (!(smp_load_acquire(&vcq->udma_mask) & BIT(i)))
+  		continue;
   	...>
   }

@@ -27,7 +27,10 @@ identifier cq, dev, params, icid, rc, udata;
 
 @@
 identifier cq;
+statement S;
 @@
 
-- cq->sig != QEDR_CQ_MAGIC_NUMBER
-+ smp_load_acquire(&cq->sig) != QEDR_CQ_MAGIC_NUMBER
++ /* Pairs with qedr_create_cq(). */
+- if (cq->sig != QEDR_CQ_MAGIC_NUMBER)
++ if (smp_load_acquire(&cq->sig) != QEDR_CQ_MAGIC_NUMBER)
+  	S
