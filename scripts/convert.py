@@ -36,8 +36,9 @@ class Rule:
         with open(path, encoding="utf-8") as f:
             self.text = f.read()
         self.subject = "".join(re.findall(r"(?m)^// Subject: (.*)$", self.text)[:1])
-        self.files = [p for line in re.findall(r"(?m)^// Files: (.*)$", self.text)
-                      for p in line.split()]
+        self.files = [
+            p for line in re.findall(r"(?m)^// Files: (.*)$", self.text) for p in line.split()
+        ]
         # The message: what follows up to the first line that is no comment.
         head = re.split(r"(?m)^(?!//)", self.text, maxsplit=1)[0]
         lines = [line[2:].removeprefix(" ") for line in head.split("\n") if line.startswith("//")]
@@ -49,7 +50,9 @@ class Rule:
 
 def rules(project):
     where = os.path.join(project, RULES)
-    names = sorted(n for n in os.listdir(where) if n.endswith(".cocci")) if os.path.isdir(where) else []
+    names = (
+        sorted(n for n in os.listdir(where) if n.endswith(".cocci")) if os.path.isdir(where) else []
+    )
     return [Rule(os.path.join(where, name)) for name in names]
 
 
@@ -86,20 +89,45 @@ def spatch(work, project, arguments):
     own = os.environ.get("SPATCH") or shutil.which("spatch")
     if own:
         command = [own] + [a.replace("@PROJECT@", project) for a in arguments]
-        done = subprocess.run(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, errors="replace", check=False)
+        done = subprocess.run(
+            command,
+            cwd=work,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     else:
-        command = [os.path.join(SCRIPTS, "inroot"), "-b", f"{work}:/k/convert", "-b", f"{project}:/k/rules",
-                   "-w", "/k/convert", "spatch"]
+        command = [
+            os.path.join(SCRIPTS, "inroot"),
+            "-b",
+            f"{work}:/k/convert",
+            "-b",
+            f"{project}:/k/rules",
+            "-w",
+            "/k/convert",
+            "spatch",
+        ]
         command += [a.replace("@PROJECT@", "/k/rules") for a in arguments]
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  errors="replace", check=False)
+            done = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                check=False,
+            )
         except OSError as e:
             raise Fault(f"scripts/inroot: {e.strerror}; install coccinelle, or set SPATCH")
         if "there is no build root" in done.stderr or "needs root" in done.stderr:
-            raise Fault("there is no spatch; install coccinelle, set SPATCH, or run scripts/setup-root first")
-    if done.returncode or re.search(r"(?m)parse error|^Fatal error|exn while in", done.stderr + done.stdout):
+            raise Fault(
+                "there is no spatch; install coccinelle, set SPATCH, or run scripts/setup-root"
+            )
+    if done.returncode or re.search(
+        r"(?m)parse error|^Fatal error|exn while in", done.stderr + done.stdout
+    ):
         text = (done.stderr + done.stdout).strip().split("\n")
         raise Fault("spatch failed: " + " | ".join(text[-6:]))
     return done.stdout
@@ -112,16 +140,23 @@ QUIET = ["--no-includes", "--include-headers", "--very-quiet"]
 
 def apply(work, project, rule_path, files, *options):
     rule = "@PROJECT@/" + os.path.relpath(rule_path, project)
-    return spatch(work, project, QUIET + MACROS + ["--in-place", "--cocci-file", rule] + list(options) + files)
+    return spatch(
+        work, project, QUIET + MACROS + ["--in-place", "--cocci-file", rule] + list(options) + files
+    )
 
 
 def apply_report(tree, project, files):
     """What report mode says about files of a tree; they are not changed."""
-    return spatch(tree, project, QUIET + MACROS + ["--cocci-file", f"@PROJECT@/{COMMON}", "-D", "report"] + files)
+    return spatch(
+        tree,
+        project,
+        QUIET + MACROS + ["--cocci-file", f"@PROJECT@/{COMMON}", "-D", "report"] + files,
+    )
 
 
 def steps(project, work, common_files):
     """Change the files in a directory; yield (rule or None, changed files) after each step."""
+
     def contents(paths):
         found = {}
         for path in paths:
@@ -138,8 +173,10 @@ def steps(project, work, common_files):
         after = contents(rule.files)
         still = [p for p in rule.files if after[p] == before[p]]
         if still:
-            raise Fault(f"{rule.name} does not fit {still[0]} any more; nothing was changed; "
-                        "use a 7.3 tree without other changes there, or adapt the rule")
+            raise Fault(
+                f"{rule.name} does not fit {still[0]} any more; nothing was changed; "
+                "use a 7.3 tree without other changes there, or adapt the rule"
+            )
         yield rule, rule.files
 
 
@@ -147,16 +184,21 @@ def convert(project, sources):
     """{path: content} after all rules, of {path: content} before."""
     missing = sorted({p for r in rules(project) for p in r.files} - set(sources))
     if missing:
-        raise Fault(f"{missing[0]} is missing and {RULES} wants to change it; nothing was changed; "
-                    "use a complete 7.3 tree")
+        raise Fault(
+            f"{missing[0]} is missing and {RULES} wants to change it; nothing was changed; "
+            "use a complete 7.3 tree"
+        )
     # Not under /tmp of the root: the directory is mounted there as another.
     with tempfile.TemporaryDirectory(prefix="rust-rdma-convert-") as work:
         for path, data in sources.items():
             os.makedirs(os.path.join(work, os.path.dirname(path)), exist_ok=True)
             with open(os.path.join(work, path), "wb") as f:
                 f.write(data)
-        common = sorted(p for p in sources if p.startswith(tuple(t + "/" for t in TREES))
-                        and b"comp_handler" in sources[p])
+        common = sorted(
+            p
+            for p in sources
+            if p.startswith(tuple(t + "/" for t in TREES)) and b"comp_handler" in sources[p]
+        )
         for _ in steps(project, work, common):
             pass
         result = {}
@@ -181,8 +223,11 @@ def record(before, after):
     """What is needed to get from one to the other and back."""
     old, new = lines(before), lines(after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    hunks = [{"at": j1, "new": new[j1:j2], "old": old[i1:i2]}
-             for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
+    hunks = [
+        {"at": j1, "new": new[j1:j2], "old": old[i1:i2]}
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        if tag != "equal"
+    ]
     return {"from": digest(before), "to": digest(after), "hunks": hunks}
 
 
@@ -192,7 +237,7 @@ def back(entry, data):
         return None
     text = lines(data)
     for hunk in reversed(entry["hunks"]):
-        text[hunk["at"]:hunk["at"] + len(hunk["new"])] = hunk["old"]
+        text[hunk["at"] : hunk["at"] + len(hunk["new"])] = hunk["old"]
     data = "".join(text).encode("utf-8", "surrogateescape")
     return data if digest(data) == entry["from"] else None
 
@@ -204,6 +249,6 @@ def again(entry, data):
     text = lines(data)
     for hunk in entry["hunks"]:
         at = hunk["at"]
-        text[at:at + len(hunk["old"])] = hunk["new"]
+        text[at : at + len(hunk["old"])] = hunk["new"]
     data = "".join(text).encode("utf-8", "surrogateescape")
     return data if digest(data) == entry["to"] else None

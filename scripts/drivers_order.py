@@ -17,14 +17,37 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # Direct calls through comp_handler in Linux 7.3.4.
 CALLS = {
-    "bnxt_re": 1, "cxgb4": 9, "efa": 1, "erdma": 1, "hns": 2, "ionic": 4, "irdma": 2, "mana": 2, "mlx4": 1,
-    "mlx5": 2, "mthca": 1, "ocrdma": 2, "qedr": 3, "rdmavt": 1, "rxe": 1, "siw": 2, "vmw_pvrdma": 1,
+    "bnxt_re": 1,
+    "cxgb4": 9,
+    "efa": 1,
+    "erdma": 1,
+    "hns": 2,
+    "ionic": 4,
+    "irdma": 2,
+    "mana": 2,
+    "mlx4": 1,
+    "mlx5": 2,
+    "mthca": 1,
+    "ocrdma": 2,
+    "qedr": 3,
+    "rdmavt": 1,
+    "rxe": 1,
+    "siw": 2,
+    "vmw_pvrdma": 1,
 }
 # Stores without order.  Those of cq.c stay: cq_rust is what replaces it.
-STORES = {"core/cq.c": 3, "core/uverbs_cmd.c": 1, "core/uverbs_std_types_cq.c": 1, "core/verbs.c": 1,
-          "hw/ionic/ionic_admin.c": 1}
+STORES = {
+    "core/cq.c": 3,
+    "core/uverbs_cmd.c": 1,
+    "core/uverbs_std_types_cq.c": 1,
+    "core/verbs.c": 1,
+    "hw/ionic/ionic_admin.c": 1,
+}
 STORES_LEFT = {"core/cq.c": 3}
-CORE = ["drivers/infiniband/core/" + n for n in ("cq.c", "uverbs_cmd.c", "uverbs_std_types_cq.c", "verbs.c")]
+CORE = [
+    "drivers/infiniband/core/" + n
+    for n in ("cq.c", "uverbs_cmd.c", "uverbs_std_types_cq.c", "verbs.c")
+]
 FINDING = re.compile(r"(?m)^(?:\./)?(drivers/infiniband/(\S+?)):\d+:\d+-\d+: WARNING: (.*)$")
 
 
@@ -41,15 +64,20 @@ class Publication:
         self.text = text
 
     def fault(self, tree):
-        with open(os.path.join(tree, "drivers", self.file), encoding="utf-8", errors="replace") as f:
+        with open(
+            os.path.join(tree, "drivers", self.file), encoding="utf-8", errors="replace"
+        ) as f:
             body = function(f.read(), self.function)
         if body is None:
             return f"{self.function}() is not there"
         known = re.search(self.how, body)
         if not known:
             return f"{self.function}(): not published with order"
-        late = [what for what in self.first
-                if not re.search(what, body) or re.search(what, body).start() > known.start()]
+        late = [
+            what
+            for what in self.first
+            if not re.search(what, body) or re.search(what, body).start() > known.start()
+        ]
         return f"{self.function}(): {plain(late[0])} comes later" if late else ""
 
 
@@ -60,72 +88,227 @@ def plain(regex):
 def function(text, name):
     """The body of a C function, without comments."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    found = re.search(r"(?m)^[a-z][^\n;]*\b%s\((?:[^;{]*)\n\{\n(.*?)\n\}" % re.escape(name), text, re.S)
+    found = re.search(
+        r"(?m)^[a-z][^\n;]*\b%s\((?:[^;{]*)\n\{\n(.*?)\n\}" % re.escape(name), text, re.S
+    )
     return found.group(1) if found else None
 
 
 MLX4 = "net/ethernet/mellanox/mlx4/cq.c"
 PUBLISHED = {
-    "bnxt_re": ("address in the event", [Publication(
-        ("infiniband/hw/bnxt_re/qplib_fp.c", "bnxt_qplib_create_cq"), r"bnxt_qplib_rcfw_send_message\(",
-        r"spin_lock_init\(&cq->compl_lock", r"INIT_LIST_HEAD\(&cq->rqf_head")]),
-    "cxgb4": ("xarray", [Publication(
-        ("infiniband/hw/cxgb4/cq.c", "c4iw_create_cq"), r"xa_insert_irq\(",
-        r"spin_lock_init\(&chp->comp_handler_lock", r"refcount_set\(&chp->refcnt")]),
-    "efa": ("xarray", [Publication(
-        ("infiniband/hw/efa/efa_verbs.c", "efa_create_user_cq"), r"xa_store\(&dev->cqs_xa",
-        r"efa_com_create_cq\(|efa_create_cq_cmd\(|cq->cq_idx =")]),
-    "erdma": ("xarray, when created", [Publication(
-        ("infiniband/hw/erdma/erdma_verbs.c", "erdma_create_cq"),
-        r"xa_alloc_cyclic_irq\([^;]*&cq->cqn, cq,|xa_store_irq\(&dev->cq_xa",
-        r"erdma_init_kernel_cq\(", r"create_cq_cmd\(")]),
-    "hns": ("xarray", [Publication(
-        ("infiniband/hw/hns/hns_roce_cq.c", "hns_roce_create_cq"), r"ret = alloc_cqc\(",
-        r"refcount_set\(&hr_cq->refcount", r"init_completion\(&hr_cq->free")]),
-    "ionic": ("xarray, mask by release", [
-        Publication(("infiniband/hw/ionic/ionic_controlpath.c", "ionic_create_cq_common"), r"xa_store_irq\(",
-                    r"kref_init\(&cq->cq_kref", r"spin_lock_init\(&cq->lock"),
-        Publication(("infiniband/hw/ionic/ionic_controlpath.c", "ionic_create_cq"),
-                    r"smp_store_release\(&vcq->udma_mask", r"ionic_create_cq_cmd\(")]),
-    "irdma": ("smp_store_release()", [Publication(
-        ("infiniband/hw/irdma/verbs.c", "irdma_create_cq"), r"smp_store_release\(&rf->cq_table",
-        r"spin_lock_init\(&iwcq->lock", r"init_completion\(&iwcq->free_cq")]),
-    "mana": ("smp_store_release()", [
-        Publication(("infiniband/hw/mana/cq.c", "mana_ib_create_cq"), r"mana_ib_install_cq_cb\(",
-                    r"spin_lock_init\(&cq->cq_lock", r"INIT_LIST_HEAD\(&cq->list_recv_qp"),
-        Publication(("infiniband/hw/mana/cq.c", "mana_ib_install_cq_cb"), r"smp_store_release\(&gc->cq_table",
-                    r"gdma_cq->cq\.callback =")]),
-    "mlx4": ("radix tree", [
-        Publication((MLX4, "mlx4_cq_alloc"), r"radix_tree_insert\(", r"refcount_set\(&cq->refcount",
-                    r"init_completion\(&cq->free", r"cq->comp ="),
-        Publication(("infiniband/hw/mlx4/cq.c", "mlx4_ib_create_cq"), r"mlx4_cq_alloc\(",
-                    r"cq->mcq\.event =", r"cq->mcq\.tasklet_ctx\.comp ="),
-        Publication(("infiniband/hw/mlx4/cq.c", "mlx4_ib_create_user_cq"), r"mlx4_cq_alloc\(",
-                    r"cq->mcq\.event =", r"cq->mcq\.tasklet_ctx\.comp =")]),
-    "mlx5": ("radix tree", [
-        Publication(("infiniband/hw/mlx5/cq.c", name), r"mlx5_core_create_cq\(", r"cq->mcq\.event =",
-                    r"INIT_LIST_HEAD\(&cq->wc_list") for name in ("mlx5_ib_create_cq", "mlx5_ib_create_user_cq")]),
-    "mthca": ("smp_store_release()", [
-        Publication(("infiniband/hw/mthca/mthca_allocator.c", "mthca_array_set"),
-                    r"smp_store_release\(&page\[index", r"smp_store_release\(&array->page_list"),
-        Publication(("infiniband/hw/mthca/mthca_cq.c", "mthca_init_cq"), r"mthca_array_set\(",
-                    r"cq->cons_index = 0", r"spin_lock_init\(&cq->lock")]),
-    "ocrdma": ("smp_store_release()", [Publication(
-        ("infiniband/hw/ocrdma/ocrdma_verbs.c", "ocrdma_create_cq"), r"smp_store_release\(&dev->cq_tbl",
-        r"spin_lock_init\(&cq->comp_handler_lock", r"cq->phase =")]),
-    "qedr": ("address in the event", [Publication(
-        ("infiniband/hw/qedr/verbs.c", "qedr_create_cq"), r"smp_store_release\(&cq->sig",
-        r"spin_lock_init\(&cq->cq_lock", r"consume_cqe\(cq")]),
-    "rdmavt": ("through the QP", [Publication(
-        ("infiniband/sw/rdmavt/cq.c", "rvt_create_cq"), r"return err;\s*$|ret = 0;|return 0;",
-        r"spin_lock_init\(&cq->lock", r"INIT_WORK\(&cq->comptask")]),
-    "rxe": ("through the QP", [Publication(
-        ("infiniband/sw/rxe/rxe_cq.c", "rxe_cq_from_init"), r"return 0;", r"spin_lock_init\(&cq->cq_lock")]),
-    "siw": ("through the QP", [Publication(
-        ("infiniband/sw/siw/siw_verbs.c", "siw_create_cq"), r"return 0;", r"spin_lock_init\(&cq->lock")]),
-    "vmw_pvrdma": ("table under a lock", [Publication(
-        ("infiniband/hw/vmw_pvrdma/pvrdma_cq.c", "pvrdma_create_cq"), r"spin_lock_irqsave\(&dev->cq_tbl_lock",
-        r"refcount_set\(&cq->refcnt", r"init_completion\(&cq->free")]),
+    "bnxt_re": (
+        "address in the event",
+        [
+            Publication(
+                ("infiniband/hw/bnxt_re/qplib_fp.c", "bnxt_qplib_create_cq"),
+                r"bnxt_qplib_rcfw_send_message\(",
+                r"spin_lock_init\(&cq->compl_lock",
+                r"INIT_LIST_HEAD\(&cq->rqf_head",
+            )
+        ],
+    ),
+    "cxgb4": (
+        "xarray",
+        [
+            Publication(
+                ("infiniband/hw/cxgb4/cq.c", "c4iw_create_cq"),
+                r"xa_insert_irq\(",
+                r"spin_lock_init\(&chp->comp_handler_lock",
+                r"refcount_set\(&chp->refcnt",
+            )
+        ],
+    ),
+    "efa": (
+        "xarray",
+        [
+            Publication(
+                ("infiniband/hw/efa/efa_verbs.c", "efa_create_user_cq"),
+                r"xa_store\(&dev->cqs_xa",
+                r"efa_com_create_cq\(|efa_create_cq_cmd\(|cq->cq_idx =",
+            )
+        ],
+    ),
+    "erdma": (
+        "xarray, when created",
+        [
+            Publication(
+                ("infiniband/hw/erdma/erdma_verbs.c", "erdma_create_cq"),
+                r"xa_alloc_cyclic_irq\([^;]*&cq->cqn, cq,|xa_store_irq\(&dev->cq_xa",
+                r"erdma_init_kernel_cq\(",
+                r"create_cq_cmd\(",
+            )
+        ],
+    ),
+    "hns": (
+        "xarray",
+        [
+            Publication(
+                ("infiniband/hw/hns/hns_roce_cq.c", "hns_roce_create_cq"),
+                r"ret = alloc_cqc\(",
+                r"refcount_set\(&hr_cq->refcount",
+                r"init_completion\(&hr_cq->free",
+            )
+        ],
+    ),
+    "ionic": (
+        "xarray, mask by release",
+        [
+            Publication(
+                ("infiniband/hw/ionic/ionic_controlpath.c", "ionic_create_cq_common"),
+                r"xa_store_irq\(",
+                r"kref_init\(&cq->cq_kref",
+                r"spin_lock_init\(&cq->lock",
+            ),
+            Publication(
+                ("infiniband/hw/ionic/ionic_controlpath.c", "ionic_create_cq"),
+                r"smp_store_release\(&vcq->udma_mask",
+                r"ionic_create_cq_cmd\(",
+            ),
+        ],
+    ),
+    "irdma": (
+        "smp_store_release()",
+        [
+            Publication(
+                ("infiniband/hw/irdma/verbs.c", "irdma_create_cq"),
+                r"smp_store_release\(&rf->cq_table",
+                r"spin_lock_init\(&iwcq->lock",
+                r"init_completion\(&iwcq->free_cq",
+            )
+        ],
+    ),
+    "mana": (
+        "smp_store_release()",
+        [
+            Publication(
+                ("infiniband/hw/mana/cq.c", "mana_ib_create_cq"),
+                r"mana_ib_install_cq_cb\(",
+                r"spin_lock_init\(&cq->cq_lock",
+                r"INIT_LIST_HEAD\(&cq->list_recv_qp",
+            ),
+            Publication(
+                ("infiniband/hw/mana/cq.c", "mana_ib_install_cq_cb"),
+                r"smp_store_release\(&gc->cq_table",
+                r"gdma_cq->cq\.callback =",
+            ),
+        ],
+    ),
+    "mlx4": (
+        "radix tree",
+        [
+            Publication(
+                (MLX4, "mlx4_cq_alloc"),
+                r"radix_tree_insert\(",
+                r"refcount_set\(&cq->refcount",
+                r"init_completion\(&cq->free",
+                r"cq->comp =",
+            ),
+            Publication(
+                ("infiniband/hw/mlx4/cq.c", "mlx4_ib_create_cq"),
+                r"mlx4_cq_alloc\(",
+                r"cq->mcq\.event =",
+                r"cq->mcq\.tasklet_ctx\.comp =",
+            ),
+            Publication(
+                ("infiniband/hw/mlx4/cq.c", "mlx4_ib_create_user_cq"),
+                r"mlx4_cq_alloc\(",
+                r"cq->mcq\.event =",
+                r"cq->mcq\.tasklet_ctx\.comp =",
+            ),
+        ],
+    ),
+    "mlx5": (
+        "radix tree",
+        [
+            Publication(
+                ("infiniband/hw/mlx5/cq.c", name),
+                r"mlx5_core_create_cq\(",
+                r"cq->mcq\.event =",
+                r"INIT_LIST_HEAD\(&cq->wc_list",
+            )
+            for name in ("mlx5_ib_create_cq", "mlx5_ib_create_user_cq")
+        ],
+    ),
+    "mthca": (
+        "smp_store_release()",
+        [
+            Publication(
+                ("infiniband/hw/mthca/mthca_allocator.c", "mthca_array_set"),
+                r"smp_store_release\(&page\[index",
+                r"smp_store_release\(&array->page_list",
+            ),
+            Publication(
+                ("infiniband/hw/mthca/mthca_cq.c", "mthca_init_cq"),
+                r"mthca_array_set\(",
+                r"cq->cons_index = 0",
+                r"spin_lock_init\(&cq->lock",
+            ),
+        ],
+    ),
+    "ocrdma": (
+        "smp_store_release()",
+        [
+            Publication(
+                ("infiniband/hw/ocrdma/ocrdma_verbs.c", "ocrdma_create_cq"),
+                r"smp_store_release\(&dev->cq_tbl",
+                r"spin_lock_init\(&cq->comp_handler_lock",
+                r"cq->phase =",
+            )
+        ],
+    ),
+    "qedr": (
+        "address in the event",
+        [
+            Publication(
+                ("infiniband/hw/qedr/verbs.c", "qedr_create_cq"),
+                r"smp_store_release\(&cq->sig",
+                r"spin_lock_init\(&cq->cq_lock",
+                r"consume_cqe\(cq",
+            )
+        ],
+    ),
+    "rdmavt": (
+        "through the QP",
+        [
+            Publication(
+                ("infiniband/sw/rdmavt/cq.c", "rvt_create_cq"),
+                r"return err;\s*$|ret = 0;|return 0;",
+                r"spin_lock_init\(&cq->lock",
+                r"INIT_WORK\(&cq->comptask",
+            )
+        ],
+    ),
+    "rxe": (
+        "through the QP",
+        [
+            Publication(
+                ("infiniband/sw/rxe/rxe_cq.c", "rxe_cq_from_init"),
+                r"return 0;",
+                r"spin_lock_init\(&cq->cq_lock",
+            )
+        ],
+    ),
+    "siw": (
+        "through the QP",
+        [
+            Publication(
+                ("infiniband/sw/siw/siw_verbs.c", "siw_create_cq"),
+                r"return 0;",
+                r"spin_lock_init\(&cq->lock",
+            )
+        ],
+    ),
+    "vmw_pvrdma": (
+        "table under a lock",
+        [
+            Publication(
+                ("infiniband/hw/vmw_pvrdma/pvrdma_cq.c", "pvrdma_create_cq"),
+                r"spin_lock_irqsave\(&dev->cq_tbl_lock",
+                r"refcount_set\(&cq->refcnt",
+                r"init_completion\(&cq->free",
+            )
+        ],
+    ),
 }
 # Those of which Linux 7.3.4 makes CQs known too early, or without order.
 TOO_EARLY = {"bnxt_re", "erdma", "hns", "ionic", "mana", "mlx4", "mlx5", "mthca", "ocrdma", "qedr"}
@@ -166,7 +349,7 @@ def tested(tree, name):
             text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
         for call in re.finditer(CALL, text):
             total += 1
-            before = text[max(0, text.rfind("\n}\n", 0, call.start())):call.start()]
+            before = text[max(0, text.rfind("\n}\n", 0, call.start())) : call.start()]
             good += bool(re.search(r"if \([^;]*comp_handler\b", before))
     return good, total
 
@@ -196,7 +379,11 @@ def dispatches(insns):
 
 
 def acquires(insns):
-    return [d for d in dispatches(insns) if re.match(r"ldap?u?r|ldar", d[0].name) and "ACQ" in order(d[0])]
+    return [
+        d
+        for d in dispatches(insns)
+        if re.match(r"ldap?u?r|ldar", d[0].name) and "ACQ" in order(d[0])
+    ]
 
 
 def order(insn):
@@ -208,7 +395,7 @@ def machine_code(directory):
     """{driver: {object: {function: [Insn]}}}"""
     found = {}
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
-        path = name.replace(",", "/")[:-len(".dis")]
+        path = name.replace(",", "/")[: -len(".dis")]
         with open(os.path.join(directory, name), encoding="utf-8") as f:
             found.setdefault(driver(path), {})[path] = asm_order.parse(f.read())
     return found
@@ -216,7 +403,9 @@ def machine_code(directory):
 
 def count(objects):
     """Dispatches with an acquire: (all, with a test for NULL, text of the first)."""
-    all_ = [d for functions in objects.values() for insns in functions.values() for d in acquires(insns)]
+    all_ = [
+        d for functions in objects.values() for insns in functions.values() for d in acquires(insns)
+    ]
     good = [d for d in all_ if d[1]]
     text = "; ".join(i.text for i in good[0]) if good else ""
     return len(all_), len(good), re.sub(r", 0x[0-9a-f]+", "", text)
@@ -255,59 +444,115 @@ def histogram(items):
 
 
 def difference(found, wanted):
-    return [f"{key}: {found.get(key, 0)} instead of {wanted.get(key, 0)}"
-            for key in sorted(set(found) | set(wanted)) if found.get(key, 0) != wanted.get(key, 0)]
+    return [
+        f"{key}: {found.get(key, 0)} instead of {wanted.get(key, 0)}"
+        for key in sorted(set(found) | set(wanted))
+        if found.get(key, 0) != wanted.get(key, 0)
+    ]
 
 
-def main(trees, logs, arches):
+def uncompiled(tree, build, name):
+    """Callers of a driver that have no object."""
+    objects = [
+        p[:-2] + ".o" for p in convert.callers(tree) if p.endswith(".c") and driver(p) == name
+    ]
+    return [o for o in objects if not os.path.exists(os.path.join(build, o))]
+
+
+def main(trees, logs, builds, arches):
     before, after = os.path.join(trees, "before"), os.path.join(trees, "after")
     points = Points()
 
     found = findings(before)
-    points.add("report mode finds the direct calls of Linux 7.3.4", difference(
-        histogram(driver(p) for p, _, what in found if "direct call" in what), CALLS))
-    points.add("report mode finds the stores without order of Linux 7.3.4", difference(
-        histogram(below for _, below, what in found if "stored" in what), STORES))
+    points.add(
+        "report mode finds the direct calls of Linux 7.3.4",
+        difference(histogram(driver(p) for p, _, what in found if "direct call" in what), CALLS),
+    )
+    points.add(
+        "report mode finds the stores without order of Linux 7.3.4",
+        difference(histogram(below for _, below, what in found if "stored" in what), STORES),
+    )
     left = findings(after)
-    points.add("report mode finds no direct call after the conversion",
-               [f"{p}: {what}" for p, _, what in left if "stored" not in what])
-    points.add("report mode finds no store without order after it, but in cq.c",
-               difference(histogram(below for _, below, what in left if "stored" in what), STORES_LEFT))
+    points.add(
+        "report mode finds no direct call after the conversion",
+        [f"{p}: {what}" for p, _, what in left if "stored" not in what],
+    )
+    points.add(
+        "report mode finds no store without order after it, but in cq.c",
+        difference(histogram(below for _, below, what in left if "stored" in what), STORES_LEFT),
+    )
     calls = histogram(driver(p) for p in direct_calls(before))
     points.add("a plain search finds the same calls", difference(calls, CALLS))
     points.add("a plain search finds none after the conversion", direct_calls(after))
 
-    code, old = machine_code(os.path.join(trees, "dis/after")), machine_code(os.path.join(trees, "dis/before"))
-    table = [f"{'driver':<11} {'calls':>5}  {'tested before':<14} {'arm64: acquire, tested':<23} publication"]
+    code, old = machine_code(os.path.join(trees, "dis/after")), machine_code(
+        os.path.join(trees, "dis/before")
+    )
+    table = [
+        f"{'driver':<11} {'calls':>5}  {'tested before':<14} {'arm64: acquire, tested':<23} "
+        "publication"
+    ]
     early = set()
+    for arch in arches:
+        bad = os.path.exists(os.path.join(logs, arch + ".failed"))
+        points.add(f"the run of make for {arch} ends well", [f"see {arch}.build"] if bad else [])
     for name in sorted(CALLS):
         for arch in arches:
-            bad = [o for o in failed_objects(os.path.join(logs, arch + ".build")) if f"/{name}/" in o]
+            bad = [
+                o for o in failed_objects(os.path.join(logs, arch + ".build")) if f"/{name}/" in o
+            ]
+            bad += [
+                o
+                for o in uncompiled(before, os.path.join(builds, "drivers-" + arch), name)
+                if o not in bad
+            ]
             points.add(f"{name} compiles for {arch}", [f"{o}: see {arch}.build" for o in bad])
         if "arm64" in arches:
             sites, good, text = count(code.get(name, {}))
-            faults = [] if good and good == sites else [f"{good} of {sites} loads by an acquire are tested"]
+            faults = (
+                []
+                if good and good == sites
+                else [f"{good} of {sites} loads by an acquire are tested"]
+            )
             calling = [o for o in old.get(name, {}) if o not in code.get(name, {})]
             faults += [f"{o} was not compiled" for o in calling]
-            points.add(f"{name} loads the handler by an acquire and tests it, arm64", faults, [text] if text else [])
+            points.add(
+                f"{name} loads the handler by an acquire and tests it, arm64",
+                faults,
+                [text] if text else [],
+            )
             sites_before = count(old.get(name, {}))[0]
-            points.add(f"{name} did not before, arm64", [f"{sites_before} acquires"] if sites_before else
-                       [] if old.get(name) else ["there is no object"])
+            points.add(
+                f"{name} did not before, arm64",
+                (
+                    [f"{sites_before} acquires"]
+                    if sites_before
+                    else [] if old.get(name) else ["there is no object"]
+                ),
+            )
         else:
             sites = good = 0
         text, places = PUBLISHED[name]
         if any(p.fault(before) for p in places):
             early.add(name)
-        points.add(f"{name} makes a CQ known when it is initialised", [f for f in (p.fault(after) for p in places) if f],
-                   [f"before: {f}" for f in (p.fault(before) for p in places) if f])
+        points.add(
+            f"{name} makes a CQ known when it is initialised",
+            [f for f in (p.fault(after) for p in places) if f],
+            [f"before: {f}" for f in (p.fault(before) for p in places) if f],
+        )
         good_before, total = tested(before, name)
-        table.append(f"{name:<11} {CALLS[name]:>5}  {f'{good_before} of {total}':<14} {f'{sites}, {good}':<23} {text}"
-                     f"{' (was too early)' if name in early else ''}")
-    points.add("Linux 7.3.4 makes CQs known too early where it is said to", [
-        f"{n}: {'yes' if n in early else 'no'}" for n in sorted(early ^ TOO_EARLY)])
+        table.append(
+            f"{name:<11} {CALLS[name]:>5}  {f'{good_before} of {total}':<14} "
+            f"{f'{sites}, {good}':<23} {text}"
+            f"{' (was too early)' if name in early else ''}"
+        )
+    points.add(
+        "Linux 7.3.4 makes CQs known too early where it is said to",
+        [f"{n}: {'yes' if n in early else 'no'}" for n in sorted(early ^ TOO_EARLY)],
+    )
     points.lines = [f"# {line}" for line in table] + points.lines
     return points.print()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))

@@ -76,7 +76,9 @@ class Drivers(unittest.TestCase):
         for key, value in (("SPATCH", os.path.join(self.dir, "spatch")), ("SPATCH_LOG", self.log)):
             old = os.environ.get(key)
             os.environ[key] = value
-            self.addCleanup(lambda k=key, v=old: os.environ.pop(k) if v is None else os.environ.update({k: v}))
+            self.addCleanup(
+                lambda k=key, v=old: os.environ.pop(k) if v is None else os.environ.update({k: v})
+            )
         self.before = self.snapshot()
 
     def put(self, path, text):
@@ -90,8 +92,11 @@ class Drivers(unittest.TestCase):
             return f.read()
 
     def snapshot(self):
-        return {os.path.relpath(os.path.join(w, n), self.tree): integrate.read(os.path.join(w, n))
-                for w, _, names in os.walk(self.tree) for n in names}
+        return {
+            os.path.relpath(os.path.join(w, n), self.tree): integrate.read(os.path.join(w, n))
+            for w, _, names in os.walk(self.tree)
+            for n in names
+        }
 
     def runs(self):
         return (integrate.read(self.log) or b"").count(b"ran")
@@ -105,7 +110,9 @@ class Drivers(unittest.TestCase):
 
     def test_convert_and_undo(self):
         self.integrate("--drivers")
-        self.assertEqual(self.get(), "int x; /* comp_handler */\nint hook;\nib_cq_completion\nlate\nint y;\n")
+        self.assertEqual(
+            self.get(), "int x; /* comp_handler */\nint hook;\nib_cq_completion\nlate\nint y;\n"
+        )
         self.assertEqual(self.get("drivers/infiniband/hw/x/other.c"), "CALL\n")
         self.integrate("--undo")
         self.assertEqual(self.snapshot(), self.before)
@@ -142,7 +149,9 @@ class Drivers(unittest.TestCase):
         self.integrate("--drivers")
         self.put("project/scripts/hooks.txt", HOOKS.replace("int hook;", "int hooks;"))
         self.integrate("--drivers")
-        self.assertEqual(self.get(), "int x; /* comp_handler */\nint hooks;\nib_cq_completion\nlate\nint y;\n")
+        self.assertEqual(
+            self.get(), "int x; /* comp_handler */\nint hooks;\nib_cq_completion\nlate\nint y;\n"
+        )
 
     def test_a_rule_that_does_not_fit_changes_nothing(self):
         self.put("tree/drivers/infiniband/hw/x/x.c", DRIVER.replace("early", "never"))
@@ -166,7 +175,12 @@ class Drivers(unittest.TestCase):
 
 class Record(unittest.TestCase):
     def test_there_and_back(self):
-        for before, after in ((b"a\nb\nc\n", b"a\nx\ny\nc\nz\n"), (b"a\nb", b"b"), (b"", b"a\n"), (b"\xff\n", b"\xfe\n")):
+        for before, after in (
+            (b"a\nb\nc\n", b"a\nx\ny\nc\nz\n"),
+            (b"a\nb", b"b"),
+            (b"", b"a\n"),
+            (b"\xff\n", b"\xfe\n"),
+        ):
             entry = convert.record(before, after)
             self.assertEqual(convert.again(entry, before), after)
             self.assertEqual(convert.back(entry, after), before)
@@ -239,28 +253,44 @@ class Semantic(unittest.TestCase):
             f.write(SAMPLE)
 
     def where(self, *options):
-        out = convert.spatch(self.dir, PROJECT, convert.QUIET + [
-            "--cocci-file", f"@PROJECT@/{convert.COMMON}", *options, "x.c"])
+        out = convert.spatch(
+            self.dir,
+            PROJECT,
+            convert.QUIET + ["--cocci-file", f"@PROJECT@/{convert.COMMON}", *options, "x.c"],
+        )
         return out
 
     def test_report(self):
         found = re.findall(r"(?m)^x\.c:(\d+):.*WARNING: (\w+ \w+)", self.where("-D", "report"))
-        self.assertEqual(sorted((int(n), what) for n, what in found), [
-            (4, "direct call"), (10, "direct call"), (17, "direct call"), (24, "direct call"),
-            (29, "comp_handler loaded"), (38, "comp_handler stored")])
+        self.assertEqual(
+            sorted((int(n), what) for n, what in found),
+            [
+                (4, "direct call"),
+                (10, "direct call"),
+                (17, "direct call"),
+                (24, "direct call"),
+                (29, "comp_handler loaded"),
+                (38, "comp_handler stored"),
+            ],
+        )
 
     def test_org_and_context(self):
         self.assertEqual(self.where("-D", "org").count("TODO"), 6)
         self.assertIn("\n-\tcq->comp_handler(cq, cq->cq_context);", self.where("-D", "context"))
 
     def test_patch(self):
-        convert.apply(self.dir, PROJECT, os.path.join(PROJECT, convert.COMMON), ["x.c"], "-D", "patch")
+        convert.apply(
+            self.dir, PROJECT, os.path.join(PROJECT, convert.COMMON), ["x.c"], "-D", "patch"
+        )
         with open(os.path.join(self.dir, "x.c"), encoding="utf-8") as f:
             text = f.read()
         self.assertIn("{\n\tib_cq_completion(&cq->ibcq);\n}", text)
         self.assertIn("\tif (notify)\n\t\tib_cq_completion(cq);\n", text)
-        self.assertIn("{\n\tspin_lock_irqsave(&cq->lock, flags);\n\tib_cq_completion(&cq->ibcq);\n"
-                      "\tspin_unlock_irqrestore(&cq->lock, flags);\n}", text)
+        self.assertIn(
+            "{\n\tspin_lock_irqsave(&cq->lock, flags);\n\tib_cq_completion(&cq->ibcq);\n"
+            "\tspin_unlock_irqrestore(&cq->lock, flags);\n}",
+            text,
+        )
         self.assertEqual(text.count("ib_cq_completion("), 4)
         # What is no call, or needs thought, is left.
         self.assertIn("ib_comp_handler h = cq->comp_handler;", text)
@@ -286,17 +316,41 @@ class Code(unittest.TestCase):
         self.assertEqual(self.counted(GOOD.replace("blr", "br")), (1, 1))
 
     def test_without_order(self):
-        self.assertEqual(self.counted(GOOD.replace("ldar\tx8, [x8]", "ldr\tx8, [x0, #0x10]")), (0, 0))
+        self.assertEqual(
+            self.counted(GOOD.replace("ldar\tx8, [x8]", "ldr\tx8, [x0, #0x10]")), (0, 0)
+        )
 
     def test_without_test(self):
         self.assertEqual(self.counted(GOOD.replace("cbz\tx8", "cbz\tx9")), (1, 0))
 
     def test_another_value(self):
-        self.assertEqual(self.counted(GOOD.replace("ldr\tx1, [x0, #0x20]", "ldr\tx8, [x0, #0x20]")), (0, 0))
+        self.assertEqual(
+            self.counted(GOOD.replace("ldr\tx1, [x0, #0x20]", "ldr\tx8, [x0, #0x20]")), (0, 0)
+        )
 
     def test_call(self):
         calls = re.findall(drivers_order.CALL, SAMPLE)
         self.assertEqual(len(calls), 4)
+
+
+class Objects(unittest.TestCase):
+    def test_failed_and_missing(self):
+        tree = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, tree)
+        log, where = os.path.join(tree, "log"), os.path.join(tree, "drivers/infiniband/hw/x")
+        os.makedirs(where)
+        with open(log, "w", encoding="utf-8") as f:
+            f.write(
+                "make[6]: *** [/k/Makefile.build:287: drivers/infiniband/hw/x/y.o] Error 1\n"
+                "make[5]: *** [/k/Makefile.build:544: drivers/infiniband/hw/x] Error 2\n"
+            )
+        self.assertEqual(drivers_order.failed_objects(log), ["drivers/infiniband/hw/x/y.o"])
+        with open(os.path.join(where, "z.c"), "w", encoding="utf-8") as f:
+            f.write("comp_handler\n")
+        self.assertEqual(drivers_order.uncompiled(tree, tree, "x"), ["drivers/infiniband/hw/x/z.o"])
+        with open(os.path.join(where, "z.o"), "w", encoding="utf-8"):
+            pass
+        self.assertEqual(drivers_order.uncompiled(tree, tree, "x"), [])
 
 
 class Publish(unittest.TestCase):
@@ -337,8 +391,12 @@ class Series(unittest.TestCase):
         self.assertEqual(patches.thinned(b"a\n\nconfig X\n\thelp\n\nb\n", ["X"]), b"a\n\nb\n")
 
     def test_visible(self):
-        self.assertTrue(patches.visible("MAINTAINERS", "F:\trust/kernel/rdma*", {"rust/kernel/rdma/cq.rs"}))
-        self.assertFalse(patches.visible("MAINTAINERS", "F:\tdrivers/x/", {"rust/kernel/rdma/cq.rs"}))
+        self.assertTrue(
+            patches.visible("MAINTAINERS", "F:\trust/kernel/rdma*", {"rust/kernel/rdma/cq.rs"})
+        )
+        self.assertFalse(
+            patches.visible("MAINTAINERS", "F:\tdrivers/x/", {"rust/kernel/rdma/cq.rs"})
+        )
         self.assertFalse(patches.visible("Documentation/a/index.rst", "   doc", {}))
 
 

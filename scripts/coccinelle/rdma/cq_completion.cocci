@@ -241,22 +241,26 @@ coccilib.org.print_todo(p[0], "comp_handler stored without order, use smp_store_
 p << call.p;
 @@
 
-coccilib.report.print_report(p[0], "WARNING: direct call through comp_handler, use ib_cq_completion()")
+msg = "WARNING: direct call through comp_handler, use ib_cq_completion()"
+coccilib.report.print_report(p[0], msg)
 
 @script:python depends on report@
 p << copy.p;
 @@
 
-coccilib.report.print_report(p[0], "WARNING: comp_handler loaded without order, use ib_cq_completion()")
+msg = "WARNING: comp_handler loaded without order, use ib_cq_completion()"
+coccilib.report.print_report(p[0], msg)
 
 @script:python depends on report@
 p << copydecl.p;
 @@
 
-coccilib.report.print_report(p[0], "WARNING: comp_handler loaded without order, use ib_cq_completion()")
+msg = "WARNING: comp_handler loaded without order, use ib_cq_completion()"
+coccilib.report.print_report(p[0], msg)
 
 @script:python depends on report@
 p << store.p;
 @@
 
-coccilib.report.print_report(p[0], "WARNING: comp_handler stored without order, use smp_store_release() before the CQ is known")
+msg = "WARNING: comp_handler stored without order, use smp_store_release()"
+coccilib.report.print_report(p[0], msg)
