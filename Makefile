@@ -6,10 +6,10 @@
 # What the targets may be told; see "make help".
 KERNEL ?= release
 CORE ?= rust
-export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE
+export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS
 
 .DEFAULT_GOAL := help
-.PHONY: help run check build build-release build-debug shell integrate bench-cq clean distclean
+.PHONY: help run check build build-release build-debug shell integrate patches bench-cq clean distclean
 
 help:
 	@echo 'From a fresh clone, as root on Debian 12 or 13:'
@@ -21,12 +21,14 @@ help:
 	@echo '  make bench-cq       speed of the Rust CQ code against the C code'
 	@echo '  make build          build root, source, both kernels (build-release, build-debug: one)'
 	@echo '  make integrate KDIR=TREE   lay the project over a 7.3 kernel tree of your own'
+	@echo '  make patches        mail series against Linux 7.3, in patches/'
 	@echo '  make clean          remove results/'
 	@echo '  make distclean      remove the cache too (build root, source, kernels)'
 	@echo
 	@echo 'Each builds what is missing.  Variables:'
 	@echo '  RUST_RDMA_CACHE=DIR the cache; default $${XDG_CACHE_HOME:-~/.cache}/rust-rdma'
 	@echo '  JOBS=N              jobs of a build; default: the number of CPUs'
+	@echo '  DRIVERS=1           convert the RDMA drivers of the kernel too (also for make integrate)'
 	@echo '  NATIVE=1            build with the compilers of this machine'
 	@echo '  KERNEL_TARBALL=FILE a linux-7.3.y tarball instead of the Debian package'
 	@echo '  scripts/vm run --help: run a command of your own in the VM'
@@ -55,10 +57,13 @@ bench-cq:
 
 integrate:
 	@test -n "$(KDIR)" || { echo 'make integrate: error: KDIR is not set; say make integrate KDIR=KERNEL_TREE' >&2; exit 2; }
-	@scripts/integrate "$(KDIR)"
+	@scripts/integrate $(if $(DRIVERS),--drivers) "$(KDIR)"
+
+patches:
+	@scripts/patches
 
 clean:
-	rm -rf results
+	rm -rf results patches
 	find scripts -name __pycache__ -exec rm -rf {} +
 
 distclean: clean

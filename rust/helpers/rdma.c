@@ -30,6 +30,11 @@ __rust_helper void rust_helper_list_del(struct list_head *entry)
 	list_del(entry);
 }
 
+__rust_helper void rust_helper_ib_cq_completion(struct ib_cq *cq)
+{
+	ib_cq_completion(cq);
+}
+
 __rust_helper int rust_helper_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *send_wr,
 					   const struct ib_send_wr **bad_send_wr)
 {

@@ -89,7 +89,7 @@ static int cqb_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	if (cq->chain && cq->left) {
 		/* As if an interrupt came now. */
 		cq->ready = 1;
-		ibcq->comp_handler(ibcq, ibcq->cq_context);
+		ib_cq_completion(ibcq);
 	}
 	return 0;
 }
@@ -235,7 +235,7 @@ static int cqb_completions(enum ib_poll_context ctx, unsigned int count, bool ch
 			ib_process_cq_direct(ibcq, min_t(u64, cq->left, INT_MAX));
 	} else {
 		local_bh_disable();
-		ibcq->comp_handler(ibcq, ibcq->cq_context);
+		ib_cq_completion(ibcq);
 		local_bh_enable();
 		wait_for_completion(&cq->done);
 	}

@@ -99,11 +99,8 @@ bool cqk_is_ready(struct cqk_cq *cq)
  */
 enum cqk_event cqk_raise(struct cqk_cq *cq)
 {
-	ib_comp_handler handler;
-
 	/* Pairs with the release that publishes the handler. */
-	handler = smp_load_acquire(&cq->ibcq.comp_handler);
-	if (!handler) {
+	if (!smp_load_acquire(&cq->ibcq.comp_handler)) {
 		atomic_inc(&cq->dev->ev_no_handler);
 		return CQK_EVENT_NO_HANDLER;
 	}
@@ -112,7 +109,8 @@ enum cqk_event cqk_raise(struct cqk_cq *cq)
 		return CQK_EVENT_NOT_READY;
 	}
 	atomic_inc(&cq->dev->ev_called);
-	handler(&cq->ibcq, cq->ibcq.cq_context);
+	/* As drivers do it. */
+	ib_cq_completion(&cq->ibcq);
 	return CQK_EVENT_CALLED;
 }
 

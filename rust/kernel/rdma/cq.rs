@@ -52,6 +52,7 @@ use core::mem::MaybeUninit;
 
 mod build;
 mod dim;
+mod event;
 mod live;
 mod poller;
 mod pool;
@@ -66,6 +67,7 @@ pub use build::{
     Published, //
 };
 pub use dim::Moderation;
+pub use event::raise_event;
 pub use live::{
     ClaimError,
     LiveSet, //
