@@ -3,7 +3,10 @@
 #include <linux/cpumask.h>
 #include <linux/kmemleak.h>
 #include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
 __rust_helper void *rust_helper_rdma_zalloc_obj(struct ib_device *dev, size_t size, gfp_t gfp,
@@ -79,4 +82,14 @@ __rust_helper void rust_helper_kmemleak_not_leak(const void *ptr)
 __rust_helper void *rust_helper_rdma_kmalloc(size_t size, gfp_t gfp)
 {
 	return kmalloc(size, gfp);
+}
+
+__rust_helper unsigned long rust_helper_vma_kernel_pagesize(struct vm_area_struct *vma)
+{
+	return vma_kernel_pagesize(vma);
+}
+
+__rust_helper void rust_helper_current_comm(char *buf, size_t size)
+{
+	strscpy_pad(buf, current->comm, size);
 }
