@@ -79,7 +79,9 @@ fn look<R>(default: R, f: impl FnOnce(&'static Guard) -> R) -> R {
     result.unwrap_or(default)
 }
 
-/// Runs `f` as the inside of `call`; true is given to it if that is not itself called by libibverbs.
+/// Runs `f` as the inside of `call`.
+///
+/// It gets true if that is not itself called by libibverbs.
 fn inside<R>(call: &'static str, f: impl FnOnce(bool) -> R) -> R {
     let outer = INSIDE
         .try_with(|i| i.replace(i.get().or(Some(call))))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
-usage: forkguard [--policy warn|reject] [--log FILE] [--json FILE] [--library FILE] [--] PROGRAM [ARGUMENT]...
+usage: forkguard [OPTION]... [--] PROGRAM [ARGUMENT]...
 
 Runs PROGRAM and tells which of its RDMA registrations take other memory from
 forked children.

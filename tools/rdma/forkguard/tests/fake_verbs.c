@@ -10,26 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct ibv_mr {
-	void *context;
-	void *pd;
-	void *addr;
-	size_t length;
-	uint32_t handle;
-	uint32_t lkey;
-	uint32_t rkey;
-};
+#include "fake_verbs.h"
 
 static int protect;
-
-int ibv_is_fork_initialized(void);
-int ibv_fork_init(void);
-int ibv_dontfork_range(void *addr, size_t length);
-int ibv_dofork_range(void *addr, size_t length);
-struct ibv_mr *ibv_reg_mr_iova2(void *pd, void *addr, size_t length, uint64_t iova,
-				unsigned int access);
-struct ibv_mr *ibv_reg_mr(void *pd, void *addr, size_t length, int access);
-int ibv_dereg_mr(struct ibv_mr *mr);
 
 /* What it says need not be what it does. */
 int ibv_is_fork_initialized(void)
