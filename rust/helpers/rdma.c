@@ -3,8 +3,11 @@
 #include <linux/cpumask.h>
 #include <linux/kmemleak.h>
 #include <linux/list.h>
+#include <linux/mm.h>
 #include <linux/scatterlist.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -112,4 +115,14 @@ __rust_helper void *rust_helper_rdma_sg_page_iter_addr(struct sg_page_iter *iter
 __rust_helper void *rust_helper_rdma_vmalloc_user(unsigned long size)
 {
 	return vmalloc_user(size);
+}
+
+__rust_helper unsigned long rust_helper_vma_kernel_pagesize(struct vm_area_struct *vma)
+{
+	return vma_kernel_pagesize(vma);
+}
+
+__rust_helper void rust_helper_current_comm(char *buf, size_t size)
+{
+	strscpy_pad(buf, current->comm, size);
 }

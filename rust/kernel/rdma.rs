@@ -11,7 +11,8 @@
 //!   that a queue can be armed only after it was published, and published only after all that its
 //!   handler touches is there;
 //! - [`device`]: the part of `struct ib_device` that this needs;
-//! - [`trace`]: the trace events of `ib_core`.
+//! - [`trace`]: the trace events of `ib_core`;
+//! - `umem`: what the check of registrations, `drivers/infiniband/core/umem_fork_rust.rs`, needs.
 //!
 //! For clients, with `samples/rust/rust_rdma_cq.rs` as an example:
 //!
@@ -40,4 +41,6 @@ pub mod pd;
 pub mod port;
 pub mod qp;
 pub mod trace;
+#[cfg(CONFIG_INFINIBAND_RUST_UMEM_FORK)]
+pub mod umem;
 pub mod wr;

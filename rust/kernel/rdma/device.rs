@@ -6,10 +6,14 @@
 
 use crate::{
     bindings,
+    device,
     ffi::c_int,
     prelude::*,
     types::Opaque, //
 };
+
+#[cfg(CONFIG_INFINIBAND_RUST_UMEM_FORK)]
+use crate::sync::atomic::Atomic;
 
 /// An RDMA device, as the core sees it.
 ///
@@ -41,6 +45,21 @@ impl Device {
     #[inline]
     pub fn as_raw(&self) -> *mut bindings::ib_device {
         self.0.get()
+    }
+
+    /// The device as the driver core knows it, for messages.
+    #[inline]
+    pub fn as_dev(&self) -> &device::Device {
+        // SAFETY: By the type invariant the object is valid, and so is what is embedded in it.
+        unsafe { device::Device::from_raw(&raw mut (*self.as_raw()).__bindgen_anon_1.dev) }
+    }
+
+    /// How many registrations took other memory from the children of fork.
+    #[cfg(CONFIG_INFINIBAND_RUST_UMEM_FORK)]
+    #[inline]
+    pub fn dontfork_partial(&self) -> &Atomic<i64> {
+        // SAFETY: By the type invariant the object is valid; C uses the counter as an atomic too.
+        unsafe { Atomic::from_ptr(&raw mut (*self.as_raw()).dontfork_partial.counter) }
     }
 
     /// The number of completion vectors, that is of interrupts that completions can be spread on.
