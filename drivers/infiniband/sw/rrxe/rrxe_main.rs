@@ -28,20 +28,32 @@ use kernel::{
     rdma::driver::link, //
 };
 
+// Of some of these, a part is used by tests only, which run on a host.
+
 mod abi;
+#[allow(dead_code)]
 mod arm;
 mod comp;
+#[allow(dead_code)]
 mod env;
+#[allow(dead_code)]
 mod eq;
 mod fetch;
+#[allow(dead_code)]
 mod icrc;
+#[allow(dead_code)]
 mod inflight;
 mod opcode;
+#[allow(dead_code)]
 mod owner;
+#[allow(dead_code)]
 mod packet;
+#[allow(dead_code)]
 mod psn;
 mod qp;
+#[allow(dead_code)]
 mod resp;
+#[allow(dead_code)]
 mod ring;
 mod sge;
 mod sync;

@@ -39,6 +39,7 @@ use crate::{
         Who, //
     },
     net::Flow,
+    opcode,
     stats::Counter,
     wc::{
         Opcode,
