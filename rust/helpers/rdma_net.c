@@ -192,11 +192,6 @@ __rust_helper struct net_device *rust_helper_vlan_dev_real_dev(const struct net_
 	return vlan_dev_real_dev(dev);
 }
 
-__rust_helper u16 rust_helper_vlan_dev_vlan_id(const struct net_device *dev)
-{
-	return vlan_dev_vlan_id(dev);
-}
-
 __rust_helper struct in_device *rust_helper___in_dev_get_rtnl(const struct net_device *dev)
 {
 	return __in_dev_get_rtnl(dev);

@@ -143,23 +143,18 @@ impl NetDevice {
         unsafe { bindings::is_vlan_dev(self.as_raw()) }
     }
 
-    /// The number of the VLAN and the device that it is on, if this is one.
-    pub fn vlan<'g>(&'g self, _guard: &'g rcu::Guard) -> Option<(u16, &'g Self)> {
+    /// The device that this is on, if this is a VLAN.
+    pub fn vlan<'g>(&'g self, _guard: &'g rcu::Guard) -> Option<&'g Self> {
         if !self.is_vlan() {
             return None;
         }
 
-        // SAFETY: This is a VLAN device, as both want.
-        let (id, real) = unsafe {
-            (
-                bindings::vlan_dev_vlan_id(self.as_raw()),
-                bindings::vlan_dev_real_dev(self.as_raw()),
-            )
-        };
+        // SAFETY: This is a VLAN device, as the function wants.
+        let real = unsafe { bindings::vlan_dev_real_dev(self.as_raw()) };
 
         // SAFETY: A VLAN device has a reference to the device that it is on until it is freed,
         // which is a grace period after it was unregistered.
-        NonNull::new(real).map(|real| (id, unsafe { Self::from_raw(real.as_ptr()) }))
+        NonNull::new(real).map(|real| unsafe { Self::from_raw(real.as_ptr()) })
     }
 
     /// Tells whether this is the loop-back device of its name space.

@@ -154,21 +154,6 @@ impl SkBuff {
         NonNull::new(skb).map(Self).ok_or(ENOMEM)
     }
 
-    /// Notes a number in the control buffer, which belongs to the owner of the buffer.
-    #[inline]
-    pub fn set_note(&mut self, note: u32) {
-        // SAFETY: By the type invariants the buffer is valid and owned; the control buffer has 48
-        // bytes and is aligned.
-        unsafe { (&raw mut (*self.0.as_ptr()).cb).cast::<u32>().write(note) };
-    }
-
-    /// Returns what is in the place of the number that was noted.
-    #[inline]
-    pub fn note(&self) -> u32 {
-        // SAFETY: As above.
-        unsafe { (&raw const (*self.0.as_ptr()).cb).cast::<u32>().read() }
-    }
-
     /// Frees the buffer, and counts it as a packet that was dropped.
     #[inline]
     pub fn discard(self) {

@@ -33,8 +33,6 @@ pub(crate) struct Av {
     pub(crate) sgid: [u8; 16],
     /// Destination.
     pub(crate) dgid: [u8; 16],
-    /// Both are addresses of IPv4, mapped to IPv6.
-    pub(crate) ipv4: bool,
     pub(crate) flow_label: u32,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
@@ -68,7 +66,6 @@ impl Av {
         Ok(Self {
             sgid,
             dgid,
-            ipv4: is_ipv4(&sgid),
             flow_label: attr.flow_label() & 0xf_ffff,
             hop_limit: attr.hop_limit(),
             traffic_class: attr.traffic_class(),

@@ -310,8 +310,8 @@ impl Cq {
     ///
     /// # Context
     ///
-    /// Any but hard interrupts; bottom halves are off in [`Ctx::Softirq`]. The caller may own halves
-    /// of queue pairs, but holds no lock.
+    /// Any but hard interrupts; bottom halves are off in [`Ctx::Softirq`]. The caller may own
+    /// halves of queue pairs, but holds no lock.
     ///
     /// # Errors
     ///

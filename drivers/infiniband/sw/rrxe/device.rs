@@ -165,6 +165,7 @@ impl Device {
             } else {
                 DriverId::Rxe
             },
+            library: DriverId::Rxe,
             num_comp_vectors: kernel::cpu::nr_cpu_ids(),
         };
         let new = Unregistered::<Verbs>::new(&config, |ib| Self::new(ib, netdev))?;

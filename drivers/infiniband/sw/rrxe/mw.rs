@@ -67,8 +67,8 @@ pub(crate) struct View {
     pub(crate) va: u64,
 }
 
-/// Rights that may be asked for. Those that mean something for a window are those of the other side;
-/// the rest does no harm.
+/// Rights that may be asked for. Those that mean something for a window are those of the other
+/// side; the rest does no harm.
 const RIGHTS: u32 = access::MR | access::ZERO_BASED;
 
 impl Mw {

@@ -16,9 +16,6 @@ const MANY: u32 = 1 << 20;
 /// Largest number of elements of a work request.
 pub(crate) const MAX_SGE: u32 = 32;
 
-/// Largest number of inline bytes.
-pub(crate) const MAX_INLINE: u32 = 512;
-
 /// Largest number of work requests in a queue.
 pub(crate) const MAX_QP_WR: u32 = MANY;
 
@@ -100,8 +97,6 @@ pub(crate) mod access {
     pub(crate) const REMOTE_ATOMIC: u32 = 1 << 3;
     pub(crate) const MW_BIND: u32 = 1 << 4;
     pub(crate) const ZERO_BASED: u32 = 1 << 5;
-    pub(crate) const ON_DEMAND: u32 = 1 << 6;
-    pub(crate) const RELAXED_ORDERING: u32 = 1 << 20;
     pub(crate) const FLUSH_GLOBAL: u32 = 1 << 8;
     pub(crate) const FLUSH_PERSISTENT: u32 = 1 << 9;
     /// Bits that a driver may ignore.

@@ -26,9 +26,4 @@ impl Pd {
             GFP_KERNEL,
         )?)
     }
-
-    /// Tells whether two are the same.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
 }

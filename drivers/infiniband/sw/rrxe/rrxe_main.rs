@@ -12,26 +12,48 @@
 //! - [`pd`], [`ah`], [`mr`], [`mw`], [`srq`], [`cq`], [`event`]: objects;
 //! - [`qp`]: queue pairs;
 //! - [`net`], [`table`]: the network, and the tables that packets are looked up in.
+//!
+//! # Beside `rdma_rxe`
+//!
+//! The C driver finds its devices by the number of the driver and takes what it finds for its own,
+//! and there can be one link type and one user of the UDP port in a network namespace. So the two
+//! modules keep each other out. With the parameter `coexist`, for tests, devices have link type
+//! `rrxe` and no number that `rdma_rxe` looks for, and must be in other network namespaces than its
+//! devices. Libraries find them by name, which must start with `rxe`, if `ib_uverbs` was loaded
+//! before they were made. While one is being made its interface must not change: for that moment it
+//! has the number, because `ib_uverbs` wants it.
 
 use kernel::{
     prelude::*,
     rdma::driver::link, //
 };
 
+// Of some of these, a part is used by tests only, which run on a host.
+
 mod abi;
+#[allow(dead_code)]
 mod arm;
 mod comp;
+#[allow(dead_code)]
 mod env;
+#[allow(dead_code)]
 mod eq;
 mod fetch;
+#[allow(dead_code)]
 mod icrc;
+#[allow(dead_code)]
 mod inflight;
 mod opcode;
+#[allow(dead_code)]
 mod owner;
+#[allow(dead_code)]
 mod packet;
+#[allow(dead_code)]
 mod psn;
 mod qp;
+#[allow(dead_code)]
 mod resp;
+#[allow(dead_code)]
 mod ring;
 mod sge;
 mod sync;
@@ -71,7 +93,7 @@ module! {
     params: {
         coexist: bool {
             default: false,
-            description: "Be another driver than rdma_rxe for user space, with link type rrxe",
+            description: "For tests beside rdma_rxe: link type rrxe, names must start with rxe",
         },
     },
 }

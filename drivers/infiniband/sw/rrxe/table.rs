@@ -71,11 +71,6 @@ impl<T: Send + Sync + 'static> Table<T> {
         self.array.get(guard, index)
     }
 
-    /// Finds an object and takes a reference to it. Any context.
-    pub(crate) fn get_arc(&self, index: u32) -> Option<Arc<T>> {
-        self.get(&rcu::read_lock(), index).map(Into::into)
-    }
-
     /// Takes out an object: no look-up that begins later finds it. Any context.
     ///
     /// Those that began before may still use it: [`Retired::wait`] waits for them, and dropping

@@ -74,7 +74,11 @@ impl CqHandle {
             let handler = slot.load(Acquire);
             // SAFETY: What is in the field is null or a pointer to such a function, which is how an
             // `Option` of one is represented.
-            let handler: bindings::ib_comp_handler = unsafe { (&raw const handler).cast().read() };
+            let handler = unsafe {
+                (&raw const handler)
+                    .cast::<bindings::ib_comp_handler>()
+                    .read()
+            };
 
             if let Some(handler) = handler {
                 // SAFETY: The queue is valid, and that is what it has the handler for.

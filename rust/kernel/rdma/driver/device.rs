@@ -82,6 +82,9 @@ pub struct Config<'a, T: Operations> {
     pub node_guid: [u8; 8],
     /// Who the driver is.
     pub driver: DriverId,
+    /// Who the library in user space takes it for. If that is somebody else, only processes that
+    /// open the device through an `ib_uverbs` that was there when it was registered can be told so.
+    pub library: DriverId,
     /// How many completion vectors it has.
     pub num_comp_vectors: u32,
 }
@@ -93,6 +96,7 @@ pub struct Config<'a, T: Operations> {
 /// `raw` is an [`Object`] with what the driver keeps with it, ours to free.
 pub struct Unregistered<T: Operations> {
     raw: NonNull<bindings::ib_device>,
+    driver: DriverId,
     _p: PhantomData<fn(T)>,
 }
 
@@ -147,13 +151,14 @@ impl<T: Operations> Unregistered<T> {
             | 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
         dev.name_assign_type = bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER as _;
         dev.link_ops = config.link.as_raw();
-        dev.ops.driver_id = config.driver.into_raw();
+        dev.ops.driver_id = config.library.into_raw();
         // SAFETY: The operations are those for this type of object. They are copied, and what was
         // set before stays.
         unsafe { bindings::ib_set_device_ops(raw.as_ptr(), &VTable::<T>::OPS) };
         // INVARIANT: It has what the driver keeps with it, and `dealloc_driver`, which drops that.
         Ok(Self {
             raw,
+            driver: config.driver,
             _p: PhantomData,
         })
     }
@@ -177,6 +182,9 @@ impl<T: Operations> Unregistered<T> {
     #[doc(alias = "ib_register_device")]
     #[inline]
     pub fn register(self, name: &CStr, netdev: &NetDevice) -> Result {
+        // SAFETY: The device is ours.
+        let memory: ARef<Device> = unsafe { Device::from_raw(self.raw.as_ptr()) }.into();
+
         // SAFETY: The device is ours, and the interface is valid.
         to_result(unsafe {
             bindings::ib_device_set_netdev(self.raw.as_ptr(), netdev.as_raw(), 1)
@@ -190,7 +198,13 @@ impl<T: Operations> Unregistered<T> {
             )
         })?;
         // It is the core's now, and may even be gone.
-        let _ = ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
+
+        // SAFETY: The memory is there. `ib_uverbs` has read the field; from now on it is for those
+        // who look for devices of a driver.
+        unsafe {
+            (&raw mut (*memory.as_raw()).ops.driver_id).write_volatile(this.driver.into_raw())
+        };
         Ok(())
     }
 }

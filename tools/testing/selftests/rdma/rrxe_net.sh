@@ -137,8 +137,8 @@ multicast()
 	return "$rc"
 }
 
-t_multicast4()	{ multicast 239.1.2.3 "$CQ_IP_A" "$CQ_IP_B"; }
-t_multicast6()	{ multicast ff05::4791 "$IP6_A" "$IP6_B"; }
+# The connection manager has no IPv6 groups for RoCE version 2.
+t_multicast()	{ multicast 239.1.2.3 "$CQ_IP_A" "$CQ_IP_B"; }
 
 t_mtu()
 {
@@ -341,8 +341,7 @@ cq_main \
 	t_icrc_rc "ICRC of what is sent, connected" \
 	t_icrc_ud "ICRC of what is sent, datagrams" \
 	t_icrc6 "ICRC of what is sent, IPv6" \
-	t_multicast4 "multicast, IPv4" \
-	t_multicast6 "multicast, IPv6" \
+	t_multicast "multicast" \
 	t_mtu "the MTU follows the interface" \
 	t_carrier "the port follows the carrier" \
 	t_sockets "devices share sockets" \

@@ -79,7 +79,7 @@ kernel_cycle()
 	cq_do taskset -c "$WORK_CPU" modprobe "$SAMPLE" "poll_ctx=$1" completions=100 bytes=2000 ||
 		return
 	cq_wait 30 sample_done "$mark" || cq_bad "no traffic in context $1" || return
-	cq_do taskset -c "$WORK_CPU" cq_limit 30 rmmod "$SAMPLE"
+	cq_do cq_limit 30 taskset -c "$WORK_CPU" rmmod "$SAMPLE"
 }
 
 sample_done()

@@ -83,17 +83,14 @@ impl Port {
         self.ndev
             .namespace(guard)
             .owner(guard, addr)
-            .is_some_and(|owner| base(guard, owner).0 == self.ifindex)
+            .is_some_and(|owner| base(guard, owner) == self.ifindex)
     }
 }
 
-/// Returns the index of the device that carries the packets of `ndev`, and the number of the VLAN
-/// if `ndev` is one.
-fn base(guard: &rcu::Guard, ndev: &NetDevice) -> (u32, Option<u16>) {
-    match ndev.vlan(guard) {
-        Some((id, real)) => (real.ifindex(), Some(id)),
-        None => (ndev.ifindex(), None),
-    }
+/// Returns the index of the device that carries the packets of `ndev`: another one if that is a
+/// VLAN.
+fn base(guard: &rcu::Guard, ndev: &NetDevice) -> u32 {
+    ndev.vlan(guard).unwrap_or(ndev).ifindex()
 }
 
 /// The devices in a network name space, by the indices of their network devices.
@@ -104,7 +101,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Finds the device for a packet that has come in through `ndev`, and the VLAN it was in.
+    /// Finds the device for a packet that has come in through `ndev`.
     ///
     /// What is sent to an address of the same host comes in through the loop-back device. Then it
     /// is for the device that has the address.
@@ -113,14 +110,14 @@ impl Ports {
         guard: &'g rcu::Guard,
         ndev: &NetDevice,
         dest: &IpAddr,
-    ) -> Option<(ArcBorrow<'g, Port>, Option<u16>)> {
-        let (index, vlan) = if ndev.is_loopback() {
+    ) -> Option<ArcBorrow<'g, Port>> {
+        let index = if ndev.is_loopback() {
             base(guard, ndev.namespace(guard).owner(guard, dest)?)
         } else {
             base(guard, ndev)
         };
 
-        self.table.get(guard, index).map(|port| (port, vlan))
+        self.table.get(guard, index)
     }
 }
 

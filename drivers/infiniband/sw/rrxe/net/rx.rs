@@ -41,9 +41,6 @@ use kernel::{
 /// Size of the UDP header.
 const UDP_LEN: usize = 8;
 
-/// That the packet came in through a VLAN, in the note of a buffer whose other bits are its number.
-const IN_VLAN: u32 = 1 << 16;
-
 /// A datagram whose parts are all there.
 struct View<'a> {
     net: NetHdr<'a>,
@@ -152,14 +149,6 @@ impl RxPacket {
             Err(_) => [0; grh::LEN],
         }
     }
-
-    /// The VLAN that it came in through.
-    pub(crate) fn vlan(&self) -> Option<u16> {
-        let note = self.skb.note();
-
-        // The number has 16 bits at most.
-        (note & IN_VLAN != 0).then_some(note as u16)
-    }
 }
 
 /// What is known of a packet that was let in.
@@ -168,7 +157,6 @@ struct Checked<'g> {
     hdr: packet::RxPacket,
     src: IpAddr,
     dst: IpAddr,
-    vlan: Option<u16>,
 }
 
 /// Why a packet was not let in, and by whom.
@@ -184,10 +172,10 @@ fn check<'g>(
     let found = |dst| ports.find(guard, ndev, dst);
     let view = View::new(skb).map_err(|why| {
         // Without the address those from loop-back cannot be assigned.
-        Refused(found(&IpAddr::V4([0; 4])).map(|f| f.0), why)
+        Refused(found(&IpAddr::V4([0; 4])), why)
     })?;
     let (src, dst) = view.addrs();
-    let (port, vlan) = found(&dst).ok_or(Refused(None, DropReason::DestAddress))?;
+    let port = found(&dst).ok_or(Refused(None, DropReason::DestAddress))?;
     let refused = |why| Refused(Some(port), why);
     let hdr = packet::RxPacket::parse(view.roce).map_err(refused)?;
 
@@ -213,7 +201,6 @@ fn check<'g>(
         hdr,
         src,
         dst,
-        vlan,
     })
 }
 
@@ -252,7 +239,6 @@ pub(super) fn receive(ports: &Ports, ndev: &NetDevice, mut skb: SkBuff) {
                 .add(Counter::RcvdBytes, skb.len().saturating_sub(UDP_LEN) as u64);
             // It may be kept for longer than RCU's lock is held.
             skb.detach();
-            skb.set_note(ok.vlan.map_or(0, |id| IN_VLAN | u32::from(id)));
 
             // INVARIANT: It was put in one piece, and `hdr` was parsed from it.
             let pkt = RxPacket {

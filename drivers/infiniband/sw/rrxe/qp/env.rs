@@ -39,8 +39,10 @@ use crate::{
         Who, //
     },
     net::Flow,
+    opcode,
     stats::Counter,
     wc::{
+        Opcode,
         Status,
         Wc, //
     },
@@ -55,6 +57,7 @@ use crate::{
         Work, //
     },
 };
+use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
@@ -70,6 +73,27 @@ pub(super) struct Env<'a, R> {
     pub(super) flow: Option<&'a Arc<Flow>>,
     pub(super) cq: &'a Cq,
     pub(super) ctx: Ctx,
+    now: Cell<Option<u64>>,
+}
+
+impl<'a, R> Env<'a, R> {
+    /// Makes the surroundings for one go.
+    pub(super) fn new(
+        qp: &'a Qp,
+        ring: &'a mut R,
+        flow: Option<&'a Arc<Flow>>,
+        cq: &'a Cq,
+        ctx: Ctx,
+    ) -> Self {
+        Self {
+            qp,
+            ring,
+            flow,
+            cq,
+            ctx,
+            now: Cell::new(None),
+        }
+    }
 }
 
 impl<R> Env<'_, R> {
@@ -132,6 +156,9 @@ impl<R> Env<'_, R> {
         match sent {
             Ok(Ok(bytes)) => {
                 qp.dev.stats.inc(Counter::SentPkts);
+                if sends_message(pkt.hdr.as_bytes()) {
+                    qp.dev.stats.inc(Counter::Sends);
+                }
                 qp.dev.stats.add(Counter::SentBytes, bytes as u64);
                 Ok(())
             }
@@ -145,9 +172,25 @@ impl<R> Env<'_, R> {
     }
 }
 
+/// Tells whether a packet ends a SEND.
+fn sends_message(hdr: &[u8]) -> bool {
+    hdr.first()
+        .and_then(|&code| opcode::lookup(code))
+        .is_some_and(|op| op.kind == opcode::Kind::Send && op.pos.ends())
+}
+
 impl<R> Clock for Env<'_, R> {
+    /// The clock is looked at once: one go is short, and what is a little too early does no harm.
     fn now(&self) -> u64 {
-        self.qp.now()
+        match self.now.get() {
+            Some(now) => now,
+            None => {
+                let now = self.qp.now();
+
+                self.now.set(Some(now));
+                now
+            }
+        }
     }
 }
 
@@ -225,6 +268,14 @@ impl<R> Mem for Env<'_, R> {
 
 impl<R> CqSink for Env<'_, R> {
     fn complete(&mut self, wc: &Wc) -> Result<(), Overflow> {
+        let stats = &self.qp.dev.stats;
+
+        match (wc.status, wc.opcode) {
+            (Status::Success, Opcode::Recv) => stats.inc(Counter::Recvs),
+            (Status::RetryExc, _) => stats.inc(Counter::RetryExceeded),
+            (Status::RnrRetryExc, _) => stats.inc(Counter::RnrRetryExceeded),
+            _ => {}
+        }
         self.cq.complete(wc, self.ctx)
     }
 }

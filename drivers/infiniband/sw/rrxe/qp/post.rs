@@ -235,7 +235,8 @@ impl Qp {
 ///
 /// # Errors
 ///
-/// `EINVAL` if it has more elements than `max_sge` or makes no sense; `ENOMEM` if the queue is full.
+/// `EINVAL` if it has more elements than `max_sge` or makes no sense; `ENOMEM` if the queue is
+/// full.
 pub(crate) fn push_recv(queue: &KernelQueue<RecvHead>, wr: &wr::RecvWr<'_>, max_sge: u8) -> Result {
     queue.push(|area| {
         let count = u8::try_from(wr.num_sge())?;

@@ -30,12 +30,22 @@ use crate::{
         RxPacket,
         Wake, //
     },
+    opcode::Transport,
     packet::{
+        self,
         Admission,
-        DropReason, //
+        DropReason,
+        Ext, //
     },
     stats::Counter,
-    sync::Word, //
+    sync::Word,
+    wire::{
+        aeth::{
+            Nak,
+            Syndrome, //
+        },
+        grh, //
+    },
 };
 use kernel::{
     impl_has_work,
@@ -171,13 +181,13 @@ impl Qp {
             if todo.has(Todo::TX) {
                 todo = todo.without(Todo::TX);
                 if let Some(tx) = this.tx.own_or_pend() {
-                    todo = todo.and(Self::drive_tx(this, tx, None, ctx));
+                    todo = todo.and(Self::drive_tx(this, tx, &mut None, ctx));
                 }
             }
             if todo.has(Todo::RX) {
                 todo = todo.without(Todo::RX);
                 if let Some(rx) = this.rx.own_or_pend() {
-                    todo = todo.and(Self::drive_rx(this, rx, None, ctx));
+                    todo = todo.and(Self::drive_rx(this, rx, &mut None, ctx));
                 }
             }
         }
@@ -187,7 +197,7 @@ impl Qp {
     fn drive_tx(
         this: ArcBorrow<'_, Qp>,
         tx: Borrowed<'_, TxHalf>,
-        mut pkt: Option<RxPacket>,
+        pkt: &mut Option<RxPacket>,
         ctx: Ctx,
     ) -> Todo {
         let half = &this.tx;
@@ -196,7 +206,7 @@ impl Qp {
         let mut owned = Some(tx);
 
         while let Some(mut tx) = owned {
-            todo = todo.and(Self::run_tx(this, &mut tx, pkt.take(), ctx));
+            todo = todo.and(Self::run_tx(this, &mut tx, pkt, ctx));
             rounds -= 1;
             if rounds == 0 {
                 if half.leave(tx) {
@@ -213,7 +223,7 @@ impl Qp {
     fn drive_rx(
         this: ArcBorrow<'_, Qp>,
         rx: Borrowed<'_, RxHalf>,
-        mut pkt: Option<RxPacket>,
+        pkt: &mut Option<RxPacket>,
         ctx: Ctx,
     ) -> Todo {
         let half = &this.rx;
@@ -222,7 +232,7 @@ impl Qp {
         let mut owned = Some(rx);
 
         while let Some(mut rx) = owned {
-            todo = todo.and(Self::run_rx(this, &mut rx, pkt.take(), ctx));
+            todo = todo.and(Self::run_rx(this, &mut rx, pkt, ctx));
             rounds -= 1;
             if rounds == 0 {
                 if half.leave(rx) {
@@ -274,7 +284,12 @@ impl Qp {
     }
 
     /// One go of requester and completer.
-    fn run_tx(this: ArcBorrow<'_, Qp>, tx: &mut TxHalf, pkt: Option<RxPacket>, ctx: Ctx) -> Todo {
+    fn run_tx(
+        this: ArcBorrow<'_, Qp>,
+        tx: &mut TxHalf,
+        pkt: &mut Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
         let state = this.state();
 
         if state == QpState::Error && tx.engine.state != QpState::Error {
@@ -287,13 +302,9 @@ impl Qp {
             flow,
             timer,
         } = &mut *tx;
-        let mut env = Env {
-            qp: &this,
-            ring,
-            flow: flow.as_ref(),
-            cq: &this.send_cq,
-            ctx,
-        };
+        let mut env = Env::new(&this, ring, flow.as_ref(), &this.send_cq, ctx);
+
+        let retrying = engine.retrying;
 
         if this.expired.load_acquire() != 0 {
             // In this order: once it is disarmed, nobody sets the word until it is armed again.
@@ -301,23 +312,35 @@ impl Qp {
             Word::store(&this.expired, 0);
             engine.timeout(&env);
         }
-        let mut first = in_turn(pkt, &this.responses, false);
+        keep_order(pkt, &this.responses, false);
+        loop {
+            if pkt.is_none() {
+                *pkt = next(&this.responses);
+            }
 
-        while let Some(pkt) = first.take().or_else(|| next(&this.responses)) {
+            let Some(it) = pkt else {
+                break;
+            };
             let admission = Admission {
                 address: env
                     .flow
-                    .is_some_and(|f| pkt.src() == f.peer() && pkt.dst() == f.local()),
+                    .is_some_and(|f| it.src() == f.peer() && it.dst() == f.local()),
                 ..this.admission(state)
             };
 
-            match admission.admit(&pkt.hdr) {
+            match admission.admit(&it.hdr) {
                 Ok(()) => {
+                    this.count_response(&it.hdr);
                     // Memory is never waited for here, so the answer is always taken.
-                    let _ = engine.receive(&mut env, &pkt.hdr, pkt.payload());
+                    let _ = engine.receive(&mut env, &it.hdr, it.payload());
                 }
                 Err(reason) => this.dev.drops.inc(reason),
             }
+            *pkt = None;
+        }
+
+        if engine.retrying && !retrying {
+            this.dev.stats.inc(Counter::CompleterRetry);
         }
 
         let ev = engine.run(&mut env, BUDGET);
@@ -328,7 +351,12 @@ impl Qp {
     }
 
     /// One go of the responder.
-    fn run_rx(this: ArcBorrow<'_, Qp>, rx: &mut RxHalf, pkt: Option<RxPacket>, ctx: Ctx) -> Todo {
+    fn run_rx(
+        this: ArcBorrow<'_, Qp>,
+        rx: &mut RxHalf,
+        pkt: &mut Option<RxPacket>,
+        ctx: Ctx,
+    ) -> Todo {
         let mut todo = Todo::NONE;
         let RxHalf {
             engine,
@@ -339,35 +367,38 @@ impl Qp {
             last_told,
             ..
         } = rx;
-        let mut env = Env {
-            qp: &this,
-            ring,
-            flow: flow.as_ref(),
-            cq: &this.recv_cq,
-            ctx,
-        };
+        let mut env = Env::new(&this, ring, flow.as_ref(), &this.recv_cq, ctx);
 
-        let mut first = in_turn(pkt, &this.requests, parked.is_some());
-
+        keep_order(pkt, &this.requests, parked.is_some());
         loop {
-            while let Some(pkt) = parked
-                .take()
-                .or_else(|| first.take())
-                .or_else(|| next(&this.requests))
-            {
+            loop {
+                if pkt.is_none() {
+                    *pkt = parked.take().or_else(|| next(&this.requests));
+                }
+
+                let Some(it) = pkt else {
+                    break;
+                };
                 let admission = Admission {
                     address: env
                         .flow
-                        .is_none_or(|f| pkt.src() == f.peer() && pkt.dst() == f.local()),
+                        .is_none_or(|f| it.src() == f.peer() && it.dst() == f.local()),
                     qkey: *qkey,
                     ..this.admission(this.state())
                 };
 
-                if let Err(reason) = admission.admit(&pkt.hdr) {
+                if let Err(reason) = admission.admit(&it.hdr) {
                     this.dev.drops.inc(reason);
+                    *pkt = None;
                     continue;
                 }
-                match engine.receive(&mut env, &pkt.hdr, pkt.payload(), &pkt.grh()) {
+
+                let ip = match this.transport {
+                    Transport::Ud => it.grh(),
+                    _ => [0; grh::LEN],
+                };
+
+                match engine.receive(&mut env, &it.hdr, it.payload(), &ip) {
                     Ok(received) => {
                         let stats = &this.dev.stats;
 
@@ -381,11 +412,14 @@ impl Qp {
                             stats.inc(Counter::SendRnrErr);
                         }
                         todo = todo.and(Self::note(this, &received.events, Todo::RX));
+                        *pkt = None;
                     }
-                    Err(Parked::Replies | Parked::Memory) => {
-                        *parked = Some(pkt);
+                    Err(Parked::Replies) => {
+                        *parked = pkt.take();
                         break;
                     }
+                    // All memory is there, so this does not happen; it would be sent again.
+                    Err(Parked::Memory) => *pkt = None,
                 }
             }
 
@@ -419,7 +453,7 @@ impl Qp {
 
         if pkt.hdr.op.kind.is_request() {
             let todo = match qp.rx.try_own() {
-                Some(rx) => Self::drive_rx(this, rx, Some(pkt), ctx),
+                Some(rx) => Self::drive_rx(this, rx, &mut Some(pkt), ctx),
                 None => {
                     qp.keep(&qp.requests, pkt);
                     Todo::RX
@@ -429,7 +463,7 @@ impl Qp {
             Self::drive(this, todo, ctx);
         } else {
             let todo = match qp.tx.try_own() {
-                Some(tx) => Self::drive_tx(this, tx, Some(pkt), ctx),
+                Some(tx) => Self::drive_tx(this, tx, &mut Some(pkt), ctx),
                 None => {
                     qp.keep(&qp.responses, pkt);
                     Todo::TX
@@ -437,6 +471,19 @@ impl Qp {
             };
 
             Self::drive(this, todo, ctx);
+        }
+    }
+
+    /// Counts a response that says that something is wrong.
+    fn count_response(&self, pkt: &packet::RxPacket) {
+        let Ext::Aeth(aeth) = pkt.ext else {
+            return;
+        };
+
+        match Syndrome::parse(aeth.syndrome) {
+            Some(Syndrome::Rnr(_)) => self.dev.stats.inc(Counter::RcvdRnrErr),
+            Some(Syndrome::Nak(Nak::PsnSequence)) => self.dev.stats.inc(Counter::RcvdSeqErr),
+            _ => {}
         }
     }
 
@@ -450,16 +497,14 @@ impl Qp {
     }
 }
 
-/// Returns the packet that has just come to the owner of a half if nothing came before it; if
-/// something did, it has to wait in its place.
-fn in_turn(pkt: Option<RxPacket>, packets: &SkBuffList, parked: bool) -> Option<RxPacket> {
-    let pkt = pkt?;
-
-    if !parked && packets.len() == 0 {
-        return Some(pkt);
+/// Makes the packet that has just come to the owner of a half wait in its place if something came
+/// before it.
+fn keep_order(pkt: &mut Option<RxPacket>, packets: &SkBuffList, parked: bool) {
+    if parked || packets.len() != 0 {
+        if let Some(pkt) = pkt.take() {
+            packets.push_back(pkt.into_skb());
+        }
     }
-    packets.push_back(pkt.into_skb());
-    None
 }
 
 /// Takes the next packet that waits for a half.
