@@ -86,7 +86,8 @@ sample_done()
 {
 	dmesg | awk -v mark="$1" -v dev="$CQ_DEV" '
 		index($0, mark) { on = 1 }
-		on && index($0, dev) && /100 completions, 50 messages, 100000 bytes, 100000 verified/ {
+		on && index($0, dev) &&
+			/100 completions, 50 messages, 100000 bytes, 100000 verified/ {
 			found = 1
 		}
 		END { exit !found }'
