@@ -4,6 +4,7 @@
 #include <linux/kmemleak.h>
 #include <linux/list.h>
 #include <linux/mm.h>
+#include <linux/mmap_lock.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -120,6 +121,17 @@ __rust_helper void *rust_helper_rdma_vmalloc_user(unsigned long size)
 __rust_helper unsigned long rust_helper_vma_kernel_pagesize(struct vm_area_struct *vma)
 {
 	return vma_kernel_pagesize(vma);
+}
+
+__rust_helper bool rust_helper_mmap_lock_speculate_try_begin(struct mm_struct *mm,
+							     unsigned int *seq)
+{
+	return mmap_lock_speculate_try_begin(mm, seq);
+}
+
+__rust_helper bool rust_helper_mmap_lock_speculate_retry(struct mm_struct *mm, unsigned int seq)
+{
+	return mmap_lock_speculate_retry(mm, seq);
 }
 
 __rust_helper void rust_helper_current_comm(char *buf, size_t size)

@@ -91,11 +91,46 @@ fn check(device: &Device, addr: usize, size: usize) -> Result {
     };
     let range = addr..end;
 
-    let lost = uncovered(mm, &range);
+    if is_copied(mm, &range) {
+        return Ok(());
+    }
+    look_closer(device, mm, &range, policy)
+}
+
+/// Whether `edge` is the edge of a page, whatever mapping it is in.
+///
+/// Where there are mappings with huge pages an address says nothing.
+fn is_edge(edge: usize) -> bool {
+    !cfg!(CONFIG_HUGETLB_PAGE) && edge % PAGE_SIZE == 0
+}
+
+/// Whether both ends of `range`, which is not empty, are certainly on pages that are copied at
+/// fork, or at the edges of pages.
+///
+/// This is all that happens with ordinary memory, so it has to be fast.
+fn is_copied(mm: &MmWithUser, range: &Range<usize>) -> bool {
+    let last_byte = range.end - 1;
+    let mut until = range.start;
+
+    if !is_edge(range.start) {
+        match umem::glimpse(mm, range.start) {
+            Some(first) if first.flags & flags::DONTCOPY == 0 => until = first.end,
+            _ => return false,
+        }
+    }
+    last_byte < until
+        || is_edge(range.end)
+        || umem::glimpse(mm, last_byte).is_some_and(|last| last.flags & flags::DONTCOPY == 0)
+}
+
+#[cold]
+fn look_closer(device: &Device, mm: &MmWithUser, range: &Range<usize>, policy: Policy) -> Result {
+    let lost = uncovered(mm, range);
+
     if lost.is_nothing() {
         return Ok(());
     }
-    report(device, mm, &range, lost, policy)
+    report(device, mm, range, lost, policy)
 }
 
 /// An end of a registration as its mapping shows it.
@@ -121,8 +156,7 @@ impl End {
 
     /// Looks at the mapping at `addr`, unless it is certain that `edge` is an edge of its pages.
     fn look(mm: &MmWithUser, edge: usize, addr: usize) -> Option<Self> {
-        // Of huge pages this says nothing.
-        if !cfg!(CONFIG_HUGETLB_PAGE) && edge % PAGE_SIZE == 0 {
+        if is_edge(edge) {
             return None;
         }
         umem::with_mapping(mm, addr, Self::of)
@@ -141,7 +175,6 @@ fn uncovered(mm: &MmWithUser, range: &Range<usize>) -> Uncovered {
     Uncovered::new(range, first.and_then(|first| first.lost), last)
 }
 
-#[cold]
 fn report(
     device: &Device,
     mm: &MmWithUser,

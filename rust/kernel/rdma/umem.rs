@@ -14,17 +14,26 @@ use crate::{
         c_int, //
     },
     mm::{
-        virt::VmaRef,
+        virt::{
+            vm_flags_t,
+            VmaRef, //
+        },
         MmWithUser, //
     },
     str::BStr,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        rcu, //
     },
     tracepoint::declare_trace, //
 };
-use core::ops::Range;
+use core::{
+    ops::Range,
+    ptr::read_volatile, //
+};
 
 /// What happens to registrations that take other memory from the children of fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +52,9 @@ pub fn policy() -> Policy {
     // SAFETY: The variable is as old as the module, aligned, and written with WRITE_ONCE() only.
     let value = unsafe { Atomic::<c_int>::from_ptr(&raw mut bindings::ib_umem_fork_policy) };
 
-    match value.load(Relaxed).cast_unsigned() {
-        bindings::ib_umem_fork_policy_IB_UMEM_FORK_OFF => Policy::Off,
-        bindings::ib_umem_fork_policy_IB_UMEM_FORK_REJECT => Policy::Reject,
+    match u32::try_from(value.load(Relaxed)) {
+        Ok(bindings::ib_umem_fork_policy_IB_UMEM_FORK_OFF) => Policy::Off,
+        Ok(bindings::ib_umem_fork_policy_IB_UMEM_FORK_REJECT) => Policy::Reject,
         _ => Policy::Warn,
     }
 }
@@ -55,6 +64,45 @@ pub fn policy() -> Policy {
 pub fn may_print() -> bool {
     // SAFETY: Has no requirements.
     unsafe { bindings::ib_umem_fork_may_print() }
+}
+
+/// What [`glimpse`] sees of a mapping.
+pub struct Glimpse {
+    /// Its flags, as in [`crate::mm::virt::flags`].
+    pub flags: vm_flags_t,
+    /// Where it ends.
+    pub end: usize,
+}
+
+/// Looks at the mapping at `addr` without any lock, which is much faster than with one.
+///
+/// Returns `None` if there is none, or if mappings changed meanwhile so that nothing is certain.
+#[inline]
+pub fn glimpse(mm: &MmWithUser, addr: usize) -> Option<Glimpse> {
+    let _guard = rcu::read_lock();
+    let mut seq = 0;
+
+    // SAFETY: A reference is valid.
+    if !unsafe { bindings::mmap_lock_speculate_try_begin(mm.as_raw(), &mut seq) } {
+        return None;
+    }
+    // SAFETY: The tree of mappings may be read under RCU.
+    let vma = unsafe { bindings::vma_lookup(mm.as_raw(), addr) };
+    if vma.is_null() {
+        return None;
+    }
+    // SAFETY: Under RCU the memory of a mapping stays that of a mapping, though perhaps of another
+    // one. Others may write, so the reads are volatile; what they give is used only if nobody did.
+    let seen = unsafe {
+        Glimpse {
+            flags: read_volatile(&raw const (*vma).__bindgen_anon_2.vm_flags),
+            end: read_volatile(&raw const (*vma).__bindgen_anon_1.__bindgen_anon_1.vm_end),
+        }
+    };
+    // SAFETY: A reference is valid.
+    let changed = unsafe { bindings::mmap_lock_speculate_retry(mm.as_raw(), seq) };
+
+    (!changed).then_some(seen)
 }
 
 /// Runs `f` on the mapping at `addr` of the current process, if there is one.

@@ -10,20 +10,15 @@ use super::{
 };
 use crate::{
     bindings,
-    ffi::{
-        c_int,
-        c_void, //
-    },
+    ffi::c_int,
     prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic, //
-        },
-        Arc, //
-    }, //
+    rdma::cq::raise_event,
+    sync::Arc, //
 };
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 
 /// What to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +50,7 @@ impl CqHandle {
 
     /// Calls the completion handler, if the queue still exists and has one.
     ///
-    /// The load of the handler pairs with the store-release in
-    /// [`cq::Initialised`](crate::rdma::cq::Initialised): the handler finds all that it touches.
+    /// See [`raise_event`] for the order of the load.
     ///
     /// # Context
     ///
@@ -67,22 +61,10 @@ impl CqHandle {
     #[inline]
     pub fn notify(&self) {
         self.0.enter(|cq| {
-            // SAFETY: Inside the gate the queue is valid. The field is a pointer-sized word.
-            let slot = unsafe {
-                Atomic::<*mut c_void>::from_ptr((&raw mut (*cq).comp_handler).cast::<*mut c_void>())
-            };
-            let handler = slot.load(Acquire);
-            // SAFETY: What is in the field is null or a pointer to such a function, which is how an
-            // `Option` of one is represented.
-            let handler = unsafe {
-                (&raw const handler)
-                    .cast::<bindings::ib_comp_handler>()
-                    .read()
-            };
-
-            if let Some(handler) = handler {
-                // SAFETY: The queue is valid, and that is what it has the handler for.
-                unsafe { handler(cq, (*cq).cq_context) };
+            if let Some(cq) = NonNull::new(cq) {
+                // SAFETY: Inside the gate the queue is valid, and `destroy_cq` waits for it. That
+                // there is one caller at a time, with no lock, is what this function asks for.
+                unsafe { raise_event(cq) };
             }
         });
     }

@@ -84,8 +84,8 @@ t_test_fork()
 	cp -r "$TESTS/tests" "$dir" || return
 	# Debian compresses long documents, and to it these are documents.
 	gunzip -f "$dir"/tests/*.py.gz 2>> "$CQ_LOG"
-	(cd "$dir" && PYTHONPATH=$dir/tests cq_limit 120 python3 -m unittest -v tests.test_fork) \
-		> "$CQ_TMP/unittest" 2>&1
+	cq_limit 120 python3 "$dir/tests/run_tests.py" --dev "$CQ_DEV" --gid "$GID" -v \
+		tests.test_fork > "$CQ_TMP/unittest" 2>&1
 	FORK_RC=$?
 	cut -c1-150 "$CQ_TMP/unittest" | tail -n 25 >> "$CQ_LOG"
 	[ "$SELFTEST_BREAK" != 1 ] || FORK_RC=1
