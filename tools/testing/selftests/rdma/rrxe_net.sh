@@ -276,7 +276,7 @@ t_unload()
 	for i in 1 2 3; do
 		flood_comes_in || { rc=1; break; }
 		cq_do rmmod rrxe || { cq_bad "the module does not go"; rc=1; break; }
-		[ ! -d /sys/class/infiniband/cqda ] || { cq_bad "the device is there"; rc=1; break; }
+		[ ! -d /sys/class/infiniband/cqda ] || { cq_bad "device left"; rc=1; break; }
 		cq_do modprobe rrxe || { rc=1; break; }
 		cq_link_add cqda cqva "$CQ_IP_A" ip netns exec cqa || { rc=1; break; }
 		cq_link_add cqdb cqvb "$CQ_IP_B" ip netns exec cqb || { rc=1; break; }
@@ -289,7 +289,8 @@ t_netdev_goes()
 {
 	flood
 	flood_comes_in
-	cq_do timeout 20 ip -n cqa link del cqva || cq_bad "the interface does not go"
+	cq_do timeout 20 ip -n cqa link del cqva ||
+		cq_bad "the interface does not go"
 	flood_ends
 	cq_wait 10 test ! -d /sys/class/infiniband/cqda ||
 		cq_bad "the device is still there" || return

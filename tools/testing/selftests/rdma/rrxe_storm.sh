@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A hostile device: completion queues come and go on one CPU, those of the
-# kernel in all poll contexts and those of user space, while another CPU makes
+# kernel in all poll contexts with events and those of user space, while another CPU makes
 # events for all queue numbers, live, recycled and never used, of right and
 # wrong generations, and completions that nobody has asked for. Nothing may
 # happen but that work is done. Needs CONFIG_RDMA_RRXE_HOSTILE.
@@ -86,7 +86,8 @@ sample_done()
 {
 	dmesg | awk -v mark="$1" -v dev="$CQ_DEV" '
 		index($0, mark) { on = 1 }
-		on && index($0, dev) && /100 completions, 50 messages, 100000 bytes, 100000 verified/ {
+		on && index($0, dev) &&
+			/100 completions, 50 messages, 100000 bytes, 100000 verified/ {
 			found = 1
 		}
 		END { exit !found }'
@@ -97,7 +98,8 @@ kernel_work()
 	local end=$((SECONDS + STORM_SECONDS * CQ_SCALE))
 
 	while [ "$SECONDS" -lt "$end" ]; do
-		kernel_cycle $((WORK % 4)) || return
+		# Not direct ones: the core warns of an event for such a queue.
+		kernel_cycle $((1 + WORK % 3)) || return
 		WORK=$((WORK + 1))
 	done
 }
