@@ -203,8 +203,9 @@ impl Summary {
         string(&mut out, &self.program);
         let _ = write!(
             out,
-            ",\"pid\":{},\"policy\":\"{}\",\"in_force\":{},\"registrations\":{},\"still_registered\":{},\
-             \"refused\":{},\"maps_start\":{},\"maps_end\":{},\"maps_limit\":",
+            ",\"pid\":{},\"policy\":\"{}\",\"in_force\":{},\"registrations\":{},\
+             \"still_registered\":{},\"refused\":{},\
+             \"maps_start\":{},\"maps_end\":{},\"maps_limit\":",
             self.pid,
             self.policy,
             self.in_force,
