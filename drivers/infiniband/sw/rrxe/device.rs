@@ -53,6 +53,9 @@ use kernel::{
 /// What the core calls to make devices.
 static LINK: link::Ops<Verbs> = link::Ops::new();
 
+/// The driver, where it is not to be taken for `rdma_rxe`: its name in ASCII.
+const BESIDE: DriverId = DriverId::Private(0x7272_7865);
+
 /// Whether devices are those of `rdma_rxe` for user space.
 static COEXIST: Atomic<bool> = Atomic::new(false);
 
@@ -60,7 +63,7 @@ static COEXIST: Atomic<bool> = Atomic::new(false);
 pub(crate) fn register(coexist: bool) -> Result<link::Driver<Verbs>> {
     COEXIST.store(coexist, Relaxed);
     if coexist {
-        LINK.register(c"rrxe", DriverId::Unknown)
+        LINK.register(c"rrxe", BESIDE)
     } else {
         LINK.register(c"rxe", DriverId::Rxe)
     }
@@ -160,11 +163,7 @@ impl Device {
             link: &LINK,
             description: c"rxe",
             node_guid: params::guid(mac_of(&netdev)),
-            driver: if coexist {
-                DriverId::Unknown
-            } else {
-                DriverId::Rxe
-            },
+            driver: if coexist { BESIDE } else { DriverId::Rxe },
             library: DriverId::Rxe,
             num_comp_vectors: kernel::cpu::nr_cpu_ids(),
         };

@@ -58,8 +58,8 @@ unsafe impl Send for Device {}
 pub enum DriverId {
     /// The software device for RoCE.
     Rxe,
-    /// None that user space knows by number.
-    Unknown,
+    /// One that neither user space nor other drivers know by its number.
+    Private(u32),
 }
 
 impl DriverId {
@@ -67,7 +67,7 @@ impl DriverId {
     pub(super) fn into_raw(self) -> bindings::rdma_driver_id {
         match self {
             Self::Rxe => bindings::rdma_driver_id_RDMA_DRIVER_RXE,
-            Self::Unknown => bindings::rdma_driver_id_RDMA_DRIVER_UNKNOWN,
+            Self::Private(id) => id,
         }
     }
 }
