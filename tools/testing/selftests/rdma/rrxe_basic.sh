@@ -6,9 +6,10 @@
 # polling, the connection manager, and an end without leftovers. Other drivers
 # pass as well: DEV_TYPE=rxe.
 
-DEV_TYPE=${DEV_TYPE:-rrxe}
 # The steps are called by name:
 # shellcheck disable=SC2329,SC2034
+
+DEV_TYPE=${DEV_TYPE:-rrxe}
 # shellcheck source=cq_lib.sh
 . "$(dirname "$0")/cq_lib.sh"
 
@@ -61,6 +62,7 @@ t_ud()		{ cq_pingpong ud 200 2048 check; }
 t_rc_poll()	{ poll_pingpong rc 100 65536; }
 t_uc_poll()	{ poll_pingpong uc 100 4096; }
 t_ud_poll()	{ poll_pingpong ud 100 2048; }
+
 t_sizes()
 {
 	local size
