@@ -47,6 +47,9 @@ pub mod wr;
 
 mod vtable;
 
+/// Marks what lives for `'a` and belongs to the driver `T`.
+type Bound<'a, T> = core::marker::PhantomData<(&'a (), fn(T))>;
+
 pub use udata::Udata;
 
 /// A memory region that the driver has made.

@@ -79,7 +79,7 @@ struct Inner {
 ///
 /// # Invariants
 ///
-/// The pointer is to an [`Inner`] from a box, whose count has [`OWNER`] in it.
+/// The pointer is to an `Inner` from a box, whose count has `OWNER` in it.
 pub struct InFlight(NonNull<Inner>);
 
 // SAFETY: All that is in it may be used and dropped on any thread.

@@ -9,6 +9,7 @@ use super::{
     object::Object,
     qp::QpHandle,
     srq::SrqHandle,
+    Bound,
     Operations, //
 };
 use crate::{
@@ -451,7 +452,7 @@ pub struct QpInit<'a, T> {
     qp: *mut bindings::ib_qp,
     attr: &'a bindings::ib_qp_init_attr,
     user: bool,
-    _p: PhantomData<(&'a (), fn(T))>,
+    _p: Bound<'a, T>,
 }
 
 impl<'a, T: Operations> QpInit<'a, T> {
@@ -669,14 +670,14 @@ impl<'a> QpAttr<'a> {
     #[inline]
     pub fn ah(&self) -> Option<AhAttr<'a>> {
         self.has(bindings::ib_qp_attr_mask_IB_QP_AV)
-            .then(|| AhAttr(&self.attr.ah_attr))
+            .then_some(AhAttr(&self.attr.ah_attr))
     }
 
     /// The alternate path.
     #[inline]
     pub fn alt_ah(&self) -> Option<AhAttr<'a>> {
         self.has(bindings::ib_qp_attr_mask_IB_QP_ALT_PATH)
-            .then(|| AhAttr(&self.attr.alt_ah_attr))
+            .then_some(AhAttr(&self.attr.alt_ah_attr))
     }
 
     /// Whether these attributes are those that a transition between two states needs and allows.

@@ -93,7 +93,7 @@ pub struct Config<'a, T: Operations> {
 ///
 /// # Invariants
 ///
-/// `raw` is an [`Object`] with what the driver keeps with it, ours to free.
+/// `raw` is an `Object` with what the driver keeps with it, ours to free.
 pub struct Unregistered<T: Operations> {
     raw: NonNull<bindings::ib_device>,
     driver: DriverId,
@@ -140,7 +140,7 @@ impl<T: Operations> Unregistered<T> {
             .iter_mut()
             .zip(config.description.to_bytes().iter().take(63))
         {
-            *to = *from as _;
+            *to = *from;
         }
         dev.node_type = bindings::RDMA_NODE_IB_CA as u8;
         dev.node_guid = u64::from_ne_bytes(config.node_guid);
@@ -149,7 +149,7 @@ impl<T: Operations> Unregistered<T> {
         dev.local_dma_lkey = 0;
         dev.uverbs_cmd_mask |= 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_POST_SEND
             | 1 << bindings::ib_uverbs_write_cmds_IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
-        dev.name_assign_type = bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER as _;
+        dev.name_assign_type = bindings::rdma_nl_name_assign_type_RDMA_NAME_ASSIGN_TYPE_USER;
         dev.link_ops = config.link.as_raw();
         dev.ops.driver_id = config.library.into_raw();
         // SAFETY: The operations are those for this type of object. They are copied, and what was
@@ -221,9 +221,7 @@ impl Device {
     /// The name that it has at the moment, with zeroes behind.
     pub fn name(&self) -> [u8; bindings::IB_DEVICE_NAME_MAX as usize] {
         // SAFETY: The device is valid. A name that is just being changed is read in part.
-        let name = unsafe { (&raw const (*self.as_raw()).name).read_volatile() };
-
-        name.map(|c| c as u8)
+        unsafe { (&raw const (*self.as_raw()).name).read_volatile() }
     }
 
     /// Has the core unregister the device soon.

@@ -4,7 +4,7 @@
 //!
 //! The driver's data may live longer than the C object that it belongs to: packets, timers and
 //! event queues hold references. A gate is what they have instead of a pointer. While somebody is
-//! inside, [`Gate::close`] waits, and after it nobody gets in.
+//! inside, `close` waits, and after it nobody gets in.
 
 use crate::{
     bindings,
@@ -25,7 +25,7 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// As long as `users` has not [`CLOSED`] set or is not [`CLOSED`] alone, `ptr` is valid.
+/// As long as `users` has not `CLOSED` set or is not `CLOSED` alone, `ptr` is valid.
 pub struct Gate<C> {
     ptr: *mut C,
     users: Atomic<u32>,

@@ -2,7 +2,7 @@
 
 //! Objects that the core allocates, with the driver's part behind.
 //!
-//! The core allocates as many bytes as [`Object`] has, zeroed, fills in its part, and calls the
+//! The core allocates as many bytes as `Object` has, zeroed, fills in its part, and calls the
 //! driver to create the object; it frees the memory after it has called the driver to destroy it,
 //! without knowing that there is something to drop. In between it writes to its part at any time,
 //! so there is never a reference to that.

@@ -6,6 +6,7 @@
 
 use super::{
     object::Object,
+    Bound,
     Operations, //
 };
 use crate::{
@@ -31,7 +32,7 @@ use core::{
 /// `raw` is the `driver_udata` of a `struct uverbs_attr_bundle`, valid for `'a`.
 pub struct Udata<'a, T> {
     raw: NonNull<bindings::ib_udata>,
-    _p: PhantomData<(&'a (), fn(T))>,
+    _p: Bound<'a, T>,
 }
 
 impl<T: Operations> Udata<'_, T> {

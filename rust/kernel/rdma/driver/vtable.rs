@@ -156,6 +156,8 @@ impl<T: Operations> VTable<T> {
     };
 
     /// The file `parent` of the device in sysfs.
+    // With lockdep there are more fields.
+    #[allow(clippy::needless_update)]
     const PARENT: bindings::device_attribute = bindings::device_attribute {
         attr: bindings::attribute {
             name: crate::str::as_char_ptr_in_const_context(c"parent"),
@@ -170,7 +172,7 @@ impl<T: Operations> VTable<T> {
 
     /// All files of the device in sysfs that are not the core's.
     const ATTRS: [*mut bindings::attribute; 2] = [
-        (&raw const (&Self::PARENT).attr).cast_mut(),
+        (&raw const Self::PARENT.attr).cast_mut(),
         core::ptr::null_mut(),
     ];
 
@@ -181,6 +183,11 @@ impl<T: Operations> VTable<T> {
         ..pin_init::zeroed()
     };
 
+    /// Shows the interface below.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn show_parent(
         dev: *mut bindings::device,
         _attr: *mut bindings::device_attribute,
@@ -199,6 +206,11 @@ impl<T: Operations> VTable<T> {
         (len + 1) as isize
     }
 
+    /// `process_mad` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn process_mad(
         dev: *mut bindings::ib_device,
         _flags: c_int,
@@ -226,6 +238,11 @@ impl<T: Operations> VTable<T> {
         T::process_mad(dev, input, output).into_raw()
     }
 
+    /// `dealloc_driver` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn dealloc_driver(dev: *mut bindings::ib_device) {
         // SAFETY: `dev` is a device of `T`, and this is the last call for it.
         unsafe {
@@ -234,6 +251,11 @@ impl<T: Operations> VTable<T> {
         }
     }
 
+    /// `enable_driver` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn enable_driver(dev: *mut bindings::ib_device) -> c_int {
         from_result(|| {
             // SAFETY: `dev` is a device of `T`.
@@ -242,6 +264,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `query_device` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn query_device(
         dev: *mut bindings::ib_device,
         attr: *mut bindings::ib_device_attr,
@@ -259,6 +286,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `modify_device` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn modify_device(
         dev: *mut bindings::ib_device,
         mask: c_int,
@@ -290,6 +322,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `query_port` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn query_port(
         dev: *mut bindings::ib_device,
         port: u32,
@@ -316,6 +353,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `modify_port` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn modify_port(
         dev: *mut bindings::ib_device,
         port: u32,
@@ -346,6 +388,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `get_port_immutable` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn get_port_immutable(
         dev: *mut bindings::ib_device,
         port: u32,
@@ -367,6 +414,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `get_link_layer` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn get_link_layer(
         _dev: *mut bindings::ib_device,
         _port: u32,
@@ -374,6 +426,11 @@ impl<T: Operations> VTable<T> {
         bindings::rdma_link_layer::IB_LINK_LAYER_ETHERNET
     }
 
+    /// `query_gid` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn query_gid(
         dev: *mut bindings::ib_device,
         _port: u32,
@@ -390,6 +447,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `query_pkey` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn query_pkey(
         _dev: *mut bindings::ib_device,
         _port: u32,
@@ -406,6 +468,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `alloc_hw_port_stats` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn alloc_hw_port_stats(
         _dev: *mut bindings::ib_device,
         port: u32,
@@ -423,6 +490,11 @@ impl<T: Operations> VTable<T> {
         }
     }
 
+    /// `get_hw_stats` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn get_hw_stats(
         dev: *mut bindings::ib_device,
         stats: *mut bindings::rdma_hw_stats,
@@ -444,6 +516,11 @@ impl<T: Operations> VTable<T> {
         len as c_int
     }
 
+    /// `alloc_ucontext` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn alloc_ucontext(
         uctx: *mut bindings::ib_ucontext,
         udata: *mut bindings::ib_udata,
@@ -460,6 +537,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `dealloc_ucontext` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn dealloc_ucontext(uctx: *mut bindings::ib_ucontext) {
         // SAFETY: This is the last call for an object that was made.
         unsafe {
@@ -470,8 +552,17 @@ impl<T: Operations> VTable<T> {
 
     /// Nothing is to be done: what is mapped is memory. That there is such an operation lets the
     /// core end a device that processes have open.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn disassociate_ucontext(_uctx: *mut bindings::ib_ucontext) {}
 
+    /// `mmap` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn mmap(
         uctx: *mut bindings::ib_ucontext,
         vma: *mut bindings::vm_area_struct,
@@ -485,6 +576,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `alloc_pd` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn alloc_pd(
         pd: *mut bindings::ib_pd,
         udata: *mut bindings::ib_udata,
@@ -501,6 +597,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `dealloc_pd` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn dealloc_pd(
         pd: *mut bindings::ib_pd,
         _udata: *mut bindings::ib_udata,
@@ -513,6 +614,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `create_ah` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn create_ah(
         ah: *mut bindings::ib_ah,
         init: *mut bindings::rdma_ah_init_attr,
@@ -541,6 +647,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `modify_ah` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn modify_ah(
         ah: *mut bindings::ib_ah,
         attr: *mut bindings::rdma_ah_attr,
@@ -554,6 +665,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `query_ah` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn query_ah(
         ah: *mut bindings::ib_ah,
         attr: *mut bindings::rdma_ah_attr,
@@ -563,6 +679,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `destroy_ah` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn destroy_ah(ah: *mut bindings::ib_ah, flags: u32) -> c_int {
         let sleepable = flags & bindings::rdma_destroy_ah_flags_RDMA_DESTROY_AH_SLEEPABLE != 0;
 
@@ -574,6 +695,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `create_cq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn create_cq(
         cq: *mut bindings::ib_cq,
         attr: *const bindings::ib_cq_init_attr,
@@ -613,6 +739,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `destroy_cq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn destroy_cq(
         cq: *mut bindings::ib_cq,
         _udata: *mut bindings::ib_udata,
@@ -628,6 +759,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `resize_user_cq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn resize_user_cq(
         cq: *mut bindings::ib_cq,
         cqe: c_uint,
@@ -646,6 +782,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `poll_cq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn poll_cq(
         cq: *mut bindings::ib_cq,
         num: c_int,
@@ -658,6 +799,11 @@ impl<T: Operations> VTable<T> {
         out.used()
     }
 
+    /// `peek_cq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn peek_cq(cq: *mut bindings::ib_cq, enough: c_int) -> c_int {
         // SAFETY: The object was made.
         let (_, data) = unsafe { Cq::<T>::data(cq) };
@@ -666,6 +812,11 @@ impl<T: Operations> VTable<T> {
         T::peek_cq(data, enough).min(enough) as c_int
     }
 
+    /// `req_notify_cq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn req_notify_cq(
         cq: *mut bindings::ib_cq,
         flags: bindings::ib_cq_notify_flags,
@@ -685,6 +836,11 @@ impl<T: Operations> VTable<T> {
         c_int::from(missed && flags.0 & Flags::IB_CQ_REPORT_MISSED_EVENTS.0 != 0)
     }
 
+    /// `create_qp` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn create_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_init_attr,
@@ -721,6 +877,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `modify_qp` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn modify_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -741,6 +902,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `query_qp` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn query_qp(
         qp: *mut bindings::ib_qp,
         attr: *mut bindings::ib_qp_attr,
@@ -763,6 +929,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `destroy_qp` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn destroy_qp(
         qp: *mut bindings::ib_qp,
         _udata: *mut bindings::ib_udata,
@@ -778,6 +949,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `post_send` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn post_send(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_send_wr,
@@ -802,6 +978,11 @@ impl<T: Operations> VTable<T> {
         }
     }
 
+    /// `post_recv` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn post_recv(
         qp: *mut bindings::ib_qp,
         wr: *const bindings::ib_recv_wr,
@@ -820,6 +1001,11 @@ impl<T: Operations> VTable<T> {
         }
     }
 
+    /// `attach_mcast` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn attach_mcast(
         qp: *mut bindings::ib_qp,
         gid: *mut bindings::ib_gid,
@@ -834,6 +1020,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `detach_mcast` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     unsafe extern "C" fn detach_mcast(
         qp: *mut bindings::ib_qp,
         gid: *mut bindings::ib_gid,

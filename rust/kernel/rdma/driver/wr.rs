@@ -8,6 +8,7 @@ use super::{
     attr::QpKind,
     object::Object,
     vtable::MrData,
+    Bound,
     Operations, //
 };
 use crate::{
@@ -83,7 +84,7 @@ pub struct Registration<'a, M> {
 pub struct SendWr<'a, T> {
     raw: *const bindings::ib_send_wr,
     kind: QpKind,
-    _p: PhantomData<(&'a (), fn(T))>,
+    _p: Bound<'a, T>,
 }
 
 impl<'a, T: Operations> SendWr<'a, T> {
@@ -253,7 +254,7 @@ pub struct SendWrs<'a, T> {
     next: *const bindings::ib_send_wr,
     last: *const bindings::ib_send_wr,
     kind: QpKind,
-    _p: PhantomData<(&'a (), fn(T))>,
+    _p: Bound<'a, T>,
 }
 
 impl<'a, T: Operations> SendWrs<'a, T> {

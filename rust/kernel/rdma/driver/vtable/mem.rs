@@ -63,6 +63,11 @@ impl<T: Operations> VTable<T> {
         }
     }
 
+    /// `get_dma_mr` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn get_dma_mr(
         pd: *mut bindings::ib_pd,
         access: c_int,
@@ -76,6 +81,11 @@ impl<T: Operations> VTable<T> {
         .unwrap_or_else(|e| e.to_ptr())
     }
 
+    /// `reg_user_mr` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn reg_user_mr(
         pd: *mut bindings::ib_pd,
         start: u64,
@@ -100,6 +110,11 @@ impl<T: Operations> VTable<T> {
         Self::new_mr(None, || T::reg_user_mr(data, &request)).unwrap_or_else(|e| e.to_ptr())
     }
 
+    /// `rereg_user_mr` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn rereg_user_mr(
         mr: *mut bindings::ib_mr,
         flags: c_int,
@@ -132,6 +147,11 @@ impl<T: Operations> VTable<T> {
         }
     }
 
+    /// `alloc_mr` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn alloc_mr(
         pd: *mut bindings::ib_pd,
         kind: bindings::ib_mr_type,
@@ -151,6 +171,11 @@ impl<T: Operations> VTable<T> {
         make().unwrap_or_else(|e| e.to_ptr())
     }
 
+    /// `map_mr_sg` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn map_mr_sg(
         mr: *mut bindings::ib_mr,
         sg: *mut bindings::scatterlist,
@@ -175,6 +200,11 @@ impl<T: Operations> VTable<T> {
         n
     }
 
+    /// `set_page` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn set_page(mr: *mut bindings::ib_mr, addr: u64) -> c_int {
         // SAFETY: The object was made.
         let pages = unsafe { &Mr::<T>::data(mr).0 };
@@ -185,6 +215,11 @@ impl<T: Operations> VTable<T> {
         }
     }
 
+    /// `dereg_mr` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn dereg_mr(
         mr: *mut bindings::ib_mr,
         _udata: *mut bindings::ib_udata,
@@ -201,6 +236,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `alloc_mw` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn alloc_mw(
         mw: *mut bindings::ib_mw,
         _udata: *mut bindings::ib_udata,
@@ -225,6 +265,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `dealloc_mw` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut bindings::ib_mw) -> c_int {
         // SAFETY: This is the last call for an object that was made.
         unsafe {

@@ -25,6 +25,11 @@ use crate::{
 };
 
 impl<T: Operations> VTable<T> {
+    /// `create_srq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn create_srq(
         srq: *mut bindings::ib_srq,
         init: *mut bindings::ib_srq_init_attr,
@@ -61,6 +66,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `modify_srq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn modify_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -85,6 +95,11 @@ impl<T: Operations> VTable<T> {
         })
     }
 
+    /// `query_srq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn query_srq(
         srq: *mut bindings::ib_srq,
         attr: *mut bindings::ib_srq_attr,
@@ -94,6 +109,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `destroy_srq` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn destroy_srq(
         srq: *mut bindings::ib_srq,
         _udata: *mut bindings::ib_udata,
@@ -109,6 +129,11 @@ impl<T: Operations> VTable<T> {
         0
     }
 
+    /// `post_srq_recv` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
     pub(super) unsafe extern "C" fn post_srq_recv(
         srq: *mut bindings::ib_srq,
         wr: *const bindings::ib_recv_wr,
