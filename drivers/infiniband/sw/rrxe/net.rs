@@ -173,7 +173,7 @@ pub(crate) fn init() -> Result<Registrations> {
 
     Ok(Registrations {
         _drops: KBox::pin_init(
-            dir.read_callback_file(c"drops", Ok::<(), Error>(()), &|_, f| ns::show(f)),
+            dir.read_callback_file(c"drops", Ok::<(), Error>(()), &|(), f| ns::show(f)),
             GFP_KERNEL,
         )?,
         _namespaces: KBox::pin_init(namespace::Registration::new(), GFP_KERNEL)?,

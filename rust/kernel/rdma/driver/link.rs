@@ -205,6 +205,11 @@ impl KeepOut {
         Ok(this)
     }
 
+    /// Hears of modules that come.
+    ///
+    /// # Safety
+    ///
+    /// Only the chain of notifiers for modules may call it.
     unsafe extern "C" fn notify(
         notifier: *mut bindings::notifier_block,
         action: usize,

@@ -172,7 +172,7 @@ impl<T: Operations> VTable<T> {
 
     /// All files of the device in sysfs that are not the core's.
     const ATTRS: [*mut bindings::attribute; 2] = [
-        (&raw const Self::PARENT.attr).cast_mut(),
+        core::ptr::from_ref(&Self::PARENT.attr).cast_mut(),
         core::ptr::null_mut(),
     ];
 
