@@ -84,6 +84,7 @@ impl UserRing {
         })
     }
 
+    // Litmus: MP+uring-release+acquire
     fn push(&mut self, wc: &Wc) -> Result<(), Overflow> {
         if self
             .producer
@@ -232,6 +233,7 @@ fn respond(udata: &Udata<'_, Verbs>, queue: &Queue) -> Result<MmapToken> {
 
 impl Cq {
     /// Makes a queue; also returns how many entries it has.
+    // Litmus: MP+cqn-generation
     pub(crate) fn create(
         dev: &Arc<Device>,
         init: &CqInit,
@@ -347,6 +349,7 @@ impl Cq {
 
     /// Calls the handler for an event, if that is one of this queue, and tells whether it did. Only
     /// for the owner of the event queue.
+    // Litmus: MP+cqn-generation
     pub(crate) fn handle_event(&self, generation: u8) -> bool {
         if generation != self.generation || !self.arm.begin() {
             return false;

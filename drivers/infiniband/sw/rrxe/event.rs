@@ -127,6 +127,7 @@ impl EventQueue {
         let _ = workqueue::system_bh().enqueue(self.clone());
     }
 
+    // Litmus: RCU+cqn-erase+free
     fn dispatch(&self, event: Event) {
         let guard = rcu::read_lock();
         // An event of a queue that is no more is dropped, and so is one that has come to the wrong

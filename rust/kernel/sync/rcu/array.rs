@@ -188,6 +188,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     }
 
     /// Makes the entry at an index that was reserved findable.
+    // Litmus: MP+cqn-rcu
     fn publish(&self, index: u32, node: KBox<Node<T>>) -> Result {
         let ptr = KBox::into_raw(node);
         let ret = self.locked(|xa| {
@@ -211,6 +212,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     }
 
     /// Takes out what is at an index.
+    // Litmus: RCU+cqn-erase+free
     fn erase(&self, index: u32) -> Option<NonNull<Node<T>>> {
         let old = self.locked(|xa| {
             // SAFETY: The lock is held.
@@ -270,6 +272,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     }
 
     /// Finds an object by its number. Any context.
+    // Litmus: MP+cqn-rcu
     #[inline]
     pub fn get<'g>(&'g self, _guard: &'g Guard, index: u32) -> Option<ArcBorrow<'g, T>> {
         // SAFETY: By the type invariants the XArray is valid. A reserved entry looks like none.
@@ -350,6 +353,7 @@ impl<T: Send + Sync + 'static> Retired<'_, T> {
     ///
     /// After that nothing that a look-up found is in use any more, but for references that were
     /// taken from it.
+    // Litmus: RCU+cqn-erase+free
     pub fn wait(self) -> Arc<T> {
         let this = ManuallyDrop::new(self);
 

@@ -168,6 +168,7 @@ impl UserRing {
     }
 
     /// Takes the next entry. `decode` gets a function that copies from an offset in its slot.
+    // Litmus: MP+uring-release+acquire
     fn take<R>(
         &mut self,
         decode: impl FnOnce(&mut dyn FnMut(usize, &mut [u8])) -> Result<R, Malformed>,
