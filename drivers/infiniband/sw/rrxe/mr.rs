@@ -19,6 +19,7 @@ use crate::{
         access, //
     },
     pd::Pd,
+    qp::rings::RegMr,
     wc::Status,
     wire::{
         feth::Feth,
@@ -583,12 +584,18 @@ pub(crate) fn invalidate_local(dev: &Device, who: &Who<'_>, key: u32) -> Result<
 }
 
 /// Registers a region with what its client has named, under a new key. Any context.
-pub(crate) fn register(who: &Who<'_>, mr: &Mr, key: u32, access: u32) -> Result<(), Status> {
+pub(crate) fn register(who: &Who<'_>, mr: &Mr, reg: &RegMr) -> Result<(), Status> {
     let Memory::Fast(pages) = &mr.memory else {
         return Err(Status::LocQpOp);
     };
     let old = Word(mr.word.load(Relaxed));
-    let (iova, length) = pages.range();
+    let RegMr {
+        key,
+        access,
+        iova,
+        length,
+        ..
+    } = *reg;
     let room = (pages.bytes() - pages.offset_of(iova).min(pages.bytes())) as u64;
 
     // Only the part of the key that may be chosen can change.

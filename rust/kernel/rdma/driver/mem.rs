@@ -300,8 +300,6 @@ pub struct FastPages {
     slots: KVVec<Atomic<usize>>,
     count: Atomic<u32>,
     shift: Atomic<u32>,
-    iova: Atomic<u64>,
-    length: Atomic<u64>,
 }
 
 impl FastPages {
@@ -318,8 +316,6 @@ impl FastPages {
             slots,
             count: Atomic::new(0),
             shift: Atomic::new(crate::page::PAGE_SHIFT as u32),
-            iova: Atomic::new(0),
-            length: Atomic::new(0),
         })
     }
 
@@ -342,19 +338,6 @@ impl FastPages {
         // INVARIANT: This is the address that the client has named.
         self.count.store(n + 1, Release);
         Ok(())
-    }
-
-    /// Sets the address and the length of what the client has named.
-    #[inline]
-    pub(super) fn set_range(&self, iova: u64, length: u64) {
-        self.iova.store(iova, Relaxed);
-        self.length.store(length, Relaxed);
-    }
-
-    /// The address and the length of what the client has named; it starts in the first block.
-    #[inline]
-    pub fn range(&self) -> (u64, u64) {
-        (self.iova.load(Relaxed), self.length.load(Relaxed))
     }
 
     /// How many bytes all blocks have.

@@ -299,7 +299,7 @@ impl SendQueue for Env<'_, SendRing> {
                 let guard = rcu::read_lock();
                 let mr = dev.mrs.get(&guard, reg.mr).ok_or(Status::LocQpOp)?;
 
-                mr::register(&self.who(), &mr, reg.key, reg.access)
+                mr::register(&self.who(), &mr, reg)
             }
             Work::BindMw(bind) => crate::mw::bind(dev, &self.who(), bind),
             // All others are sent.

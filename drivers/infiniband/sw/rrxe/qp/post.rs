@@ -193,6 +193,8 @@ impl Qp {
                     mr: reg.mr.number(),
                     key: reg.key,
                     access: reg.access,
+                    iova: reg.iova,
+                    length: reg.length,
                 })
             }
             _ => return Err(EINVAL),

@@ -54,6 +54,10 @@ pub(crate) struct RegMr {
     pub(crate) key: u32,
     /// Rights.
     pub(crate) access: u32,
+    /// The address that it gets. The client may choose another one than it had when it was mapped.
+    pub(crate) iova: u64,
+    /// Its length.
+    pub(crate) length: u64,
 }
 
 /// Sizes of both queues, as they are and not as they were asked for.

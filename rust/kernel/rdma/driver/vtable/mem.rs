@@ -193,11 +193,7 @@ impl<T: Operations> VTable<T> {
         }
         pages.restart(size);
         // SAFETY: The list is what the client calls this with.
-        let n = unsafe { bindings::ib_sg_to_pages(mr, sg, nents, offset, Some(Self::set_page)) };
-
-        // SAFETY: The object was made; the function above has set these.
-        pages.set_range(unsafe { (*mr).iova }, unsafe { (*mr).length });
-        n
+        unsafe { bindings::ib_sg_to_pages(mr, sg, nents, offset, Some(Self::set_page)) }
     }
 
     /// `set_page` of `struct ib_device_ops`.
