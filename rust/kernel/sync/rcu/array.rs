@@ -192,10 +192,9 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     fn publish(&self, index: u32, node: KBox<Node<T>>) -> Result {
         let ptr = KBox::into_raw(node);
         let ret = self.locked(|xa| {
+            // INVARIANT: The entry comes from `KBox::into_raw`.
             // SAFETY: The lock is held; the pointer has the alignment of a `Node`, which is that of
             // a pointer at least. Storing has release semantics.
-            //
-            // INVARIANT: The entry comes from `KBox::into_raw`.
             let old = unsafe { bindings::__xa_store(xa, index as c_ulong, ptr.cast(), 0) };
 
             // SAFETY: Just looks at the pointer.

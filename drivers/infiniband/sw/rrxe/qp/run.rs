@@ -13,6 +13,7 @@
 use super::{
     env::Env,
     object::{
+        Half,
         Qp,
         RxHalf,
         TxHalf, //
@@ -200,23 +201,9 @@ impl Qp {
         pkt: &mut Option<RxPacket>,
         ctx: Ctx,
     ) -> Todo {
-        let half = &this.tx;
-        let mut todo = Todo::NONE;
-        let mut rounds = ROUNDS;
-        let mut owned = Some(tx);
-
-        while let Some(mut tx) = owned {
-            todo = todo.and(Self::run_tx(this, &mut tx, pkt, ctx));
-            rounds -= 1;
-            if rounds == 0 {
-                if half.leave(tx) {
-                    Self::schedule(this, Todo::TX);
-                }
-                break;
-            }
-            owned = half.release(tx);
-        }
-        todo
+        Self::drive_half(this, &this.tx, tx, Todo::TX, |tx| {
+            Self::run_tx(this, tx, pkt, ctx)
+        })
     }
 
     /// Runs the responder, with a packet that has just come, and leaves it.
@@ -226,21 +213,35 @@ impl Qp {
         pkt: &mut Option<RxPacket>,
         ctx: Ctx,
     ) -> Todo {
-        let half = &this.rx;
+        Self::drive_half(this, &this.rx, rx, Todo::RX, |rx| {
+            Self::run_rx(this, rx, pkt, ctx)
+        })
+    }
+
+    /// Runs a half as long as there is work for it, and leaves it. What is too much for one go is
+    /// left to the work item, as `same`.
+    #[inline]
+    fn drive_half<'a, T>(
+        this: ArcBorrow<'_, Qp>,
+        half: &'a Half<T>,
+        owned: Borrowed<'a, T>,
+        same: Todo,
+        mut run: impl FnMut(&mut T) -> Todo,
+    ) -> Todo {
         let mut todo = Todo::NONE;
         let mut rounds = ROUNDS;
-        let mut owned = Some(rx);
+        let mut owned = Some(owned);
 
-        while let Some(mut rx) = owned {
-            todo = todo.and(Self::run_rx(this, &mut rx, pkt, ctx));
+        while let Some(mut data) = owned {
+            todo = todo.and(run(&mut data));
             rounds -= 1;
             if rounds == 0 {
-                if half.leave(rx) {
-                    Self::schedule(this, Todo::RX);
+                if half.leave(data) {
+                    Self::schedule(this, same);
                 }
                 break;
             }
-            owned = half.release(rx);
+            owned = half.release(data);
         }
         todo
     }
