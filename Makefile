@@ -9,7 +9,7 @@ CORE ?= rust
 export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS
 
 .DEFAULT_GOAL := help
-.PHONY: help run check build build-release build-debug shell integrate patches bench-cq clean distclean
+.PHONY: help run check build build-release build-debug shell integrate patches bench bench-cq clean distclean
 
 help:
 	@echo 'From a fresh clone, as root on Debian 12 or 13:'
@@ -19,6 +19,7 @@ help:
 	@scripts/check --list | sed 's/^/                        /'
 	@echo '  make shell          a prompt in the VM (KERNEL=debug, CORE=c)'
 	@echo '  make bench-cq       speed of the Rust CQ code against the C code'
+	@echo '  make bench          speed of rrxe against C rxe and siw; scripts/bench --help for parts of it'
 	@echo '  make build          build root, source, both kernels (build-release, build-debug: one)'
 	@echo '  make integrate KDIR=TREE   lay the project over a 7.3 kernel tree of your own'
 	@echo '  make patches        mail series against Linux 7.3, in patches/'
@@ -51,6 +52,10 @@ build-release build-debug: build-%:
 shell:
 	@scripts/build $(KERNEL)
 	@scripts/vm shell --kernel $(KERNEL) --core $(CORE)
+
+bench:
+	@scripts/build release
+	@scripts/bench
 
 bench-cq:
 	@scripts/bench-cq

@@ -33,6 +33,8 @@ CQ_IP=10.98.0.1
 # Two namespaces, so that packets cross the network stack.
 CQ_IP_A=10.99.0.1
 CQ_IP_B=10.99.0.2
+# Of the interfaces: enough for the largest MTU that RoCE has.
+CQ_MTU=4200
 
 CQ_DIR=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 CQ_NAME=
@@ -474,7 +476,7 @@ cq_uverbs()
 cq_t1_up()
 {
 	cq_load_device_modules || return
-	cq_do ip link add "$CQ_IF" mtu 4200 type veth peer name cqv1 mtu 4200 || return
+	cq_do ip link add "$CQ_IF" mtu "$CQ_MTU" type veth peer name cqv1 mtu "$CQ_MTU" || return
 	cq_defer cq_t1_down
 	cq_do ip addr add "$CQ_IP/24" dev "$CQ_IF"
 	cq_do ip link set "$CQ_IF" up
@@ -504,8 +506,8 @@ cq_t2_up()
 		cq_do ip netns add "$n" || return
 		cq_do ip -n "$n" link set lo up
 	done
-	cq_do ip link add cqva netns cqa mtu 4200 type veth \
-		peer name cqvb netns cqb mtu 4200 || return
+	cq_do ip link add cqva netns cqa mtu "$CQ_MTU" type veth \
+		peer name cqvb netns cqb mtu "$CQ_MTU" || return
 	cq_do ip -n cqa addr add "$CQ_IP_A/24" dev cqva
 	cq_do ip -n cqb addr add "$CQ_IP_B/24" dev cqvb
 	cq_do ip -n cqa link set cqva up
