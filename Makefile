@@ -9,7 +9,7 @@ CORE ?= rust
 export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS
 
 .DEFAULT_GOAL := help
-.PHONY: help run check build build-release build-debug shell integrate patches bench bench-cq clean distclean
+.PHONY: help run check build build-release build-debug shell integrate patches bench profile bench-cq clean distclean
 
 help:
 	@echo 'From a fresh clone, as root on Debian 12 or 13:'
@@ -20,6 +20,7 @@ help:
 	@echo '  make shell          a prompt in the VM (KERNEL=debug, CORE=c)'
 	@echo '  make bench-cq       speed of the Rust CQ code against the C code'
 	@echo '  make bench          speed of rrxe against C rxe and siw; scripts/bench --help for parts of it'
+	@echo '  make profile CASE=send_64   instructions by function for a case of make bench (DRIVER=rxe, TOPOLOGY=device)'
 	@echo '  make build          build root, source, both kernels (build-release, build-debug: one)'
 	@echo '  make integrate KDIR=TREE   lay the project over a 7.3 kernel tree of your own'
 	@echo '  make patches        mail series against Linux 7.3, in patches/'
@@ -56,6 +57,11 @@ shell:
 bench:
 	@scripts/build release
 	@scripts/bench
+
+profile:
+	@test -n "$(CASE)" || { echo 'make profile: error: CASE is not set; say make profile CASE=send_64' >&2; exit 2; }
+	@scripts/build release
+	@scripts/profile $(if $(DRIVER),--driver $(DRIVER)) $(if $(TOPOLOGY),--topology $(TOPOLOGY)) $(CASE)
 
 bench-cq:
 	@scripts/bench-cq
