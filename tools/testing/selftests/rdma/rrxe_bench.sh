@@ -66,8 +66,8 @@ cases()
 	send_1m       ib_send_bw    1048576 40   -e
 	write_64      ib_write_bw   64      8000
 	write_4k      ib_write_bw   4096    3000
-	write_64k     ib_write_bw   65536   300 
-	write_1m      ib_write_bw   1048576 40  
+	write_64k     ib_write_bw   65536   300
+	write_1m      ib_write_bw   1048576 40
 	read_4k       ib_read_bw    4096    3000 -e
 	read_64k      ib_read_bw    65536   300  -e
 	read_1m       ib_read_bw    1048576 40   -e
@@ -122,7 +122,8 @@ measure()
 		found=$(figures "$bytes" "$([ "${tool%_lat}" = "$tool" ] || echo 1)")
 	fi
 	if [ -n "$found" ]; then
-		echo "# rrxe_bench: dev=$CQ_MODULE topology=$BENCH_TOPOLOGY case=$name bytes=$bytes $found"
+		echo "# rrxe_bench: dev=$CQ_MODULE topology=$BENCH_TOPOLOGY case=$name" \
+			"bytes=$bytes $found"
 		echo "ok $nr $CQ_NAME: $name"
 	else
 		tail -n 30 "$CQ_LOG" | sed 's/^/# /'
@@ -143,11 +144,11 @@ done < <(cases)
 [ ${#list[@]} -gt 0 ] || { echo "$CQ_NAME: no such case: $BENCH_CASES" >&2; exit 2; }
 echo "1..${#list[@]}"
 CQ_MTU=9000
-"cq_${ENDS}_up" && cq_ends "$ENDS" || {
+if ! "cq_${ENDS}_up" || ! cq_ends "$ENDS"; then
 	tail -n 30 "$CQ_LOG" | sed 's/^/# /'
 	echo "Bail out! no device"
 	exit "$KSFT_FAIL"
-}
+fi
 cq_msg "$CQ_MODULE, $(uname -r), cq core $(cq_core), $(nproc) CPUs, MTU $CQ_MTU"
 for line in "${list[@]}"; do
 	nr=$((nr + 1))
