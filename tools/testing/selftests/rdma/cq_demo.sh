@@ -232,7 +232,7 @@ printf '  %-18s %s\n' kernel "$(uname -srm)" \
 	ib_core "completion queues in $(core_name), $RUST_SYMBOLS Rust symbols" \
 	"ib_core from" "$(modinfo -F filename ib_core)" \
 	"ib_core build" "$(module_id ib_core)" \
-	"device" "$CQ_DEV, type $DEV_TYPE, on $CQ_IF ($CQ_IP)"
+	"device" "$CQ_DEV, driver $CQ_MODULE, on $CQ_IF ($CQ_IP)"
 echo
 printf '  %-44s %8s  %10s  %10s\n' step time moved verified
 
