@@ -198,8 +198,9 @@ pub(crate) trait SendQueue {
 
 /// The receive queue, or a shared one.
 pub(crate) trait RecvQueue {
-    /// Takes the next work request.
-    fn fetch_recv(&mut self) -> Option<Result<RecvWqe, Malformed>>;
+    /// Takes the next work request, and copies its elements to `area`, which has room for
+    /// [`crate::wqe::MAX_SGE`] of them.
+    fn fetch_recv(&mut self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>>;
 }
 
 /// The completion queue is full.

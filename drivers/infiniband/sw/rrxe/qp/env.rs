@@ -309,11 +309,11 @@ impl SendQueue for Env<'_, SendRing> {
 }
 
 impl RecvQueue for Env<'_, RecvRing> {
-    fn fetch_recv(&mut self) -> Option<Result<RecvWqe, Malformed>> {
+    fn fetch_recv(&mut self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>> {
         match &mut *self.ring {
-            RecvRing::User(ring) => ring.recv(self.qp.sizes.max_recv_sge),
-            RecvRing::Kernel(queue) => queue.recv(),
-            RecvRing::Shared(srq) => srq.take(),
+            RecvRing::User(ring) => ring.recv(area, self.qp.sizes.max_recv_sge),
+            RecvRing::Kernel(queue) => queue.recv(area),
+            RecvRing::Shared(srq) => srq.take(area),
         }
     }
 }
