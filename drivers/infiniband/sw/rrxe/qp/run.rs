@@ -293,6 +293,9 @@ impl Qp {
     ) -> Todo {
         let state = this.state();
 
+        if this.bell.is_waiting() {
+            this.bell.take();
+        }
         if state == QpState::Error && tx.engine.state != QpState::Error {
             tx.engine.set_state(QpState::Error);
         }
