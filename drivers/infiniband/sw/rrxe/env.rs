@@ -85,6 +85,9 @@ pub(crate) struct TxPacket<'a> {
     pub(crate) len: u32,
     /// Where to send it.
     pub(crate) dest: Dest,
+    /// So many packets of the same size, or a little shorter, are likely to be sent behind it at
+    /// once.
+    pub(crate) alike: u32,
 }
 
 /// A packet was not sent.
