@@ -143,14 +143,23 @@ impl RxPacket {
     ///
     /// If it makes no sense, or is not one for the same queue pair.
     pub(crate) fn next(self) -> Result<Option<Self>, DropReason> {
-        let Self { hdr: old, src, dst, range: at, skb } = self;
+        let Self {
+            hdr: old,
+            src,
+            dst,
+            range: at,
+            skb,
+        } = self;
 
         if at.end.saturating_add(UDP_LEN) >= skb.len() {
             return Ok(None);
         }
 
         let range = range(&skb, at.end);
-        let bytes = skb.bytes().get(UDP_LEN..).and_then(|b| b.get(range.clone()));
+        let bytes = skb
+            .bytes()
+            .get(UDP_LEN..)
+            .and_then(|b| b.get(range.clone()));
         let hdr = packet::RxPacket::parse(bytes.ok_or(DropReason::Short)?)?;
 
         if hdr.bth.dest_qp != old.bth.dest_qp {

@@ -226,7 +226,9 @@ impl Finish for Finisher {
         let found = if let Ok(mut ip) = <[u8; 20]>::try_from(ip) {
             let [t0, t1] = udp_len.wrapping_add(20).to_be_bytes();
             let [_, _, _, _, i0, i1, ..] = ip;
-            let [j0, j1] = u16::from_be_bytes([i0, i1]).wrapping_add(index).to_be_bytes();
+            let [j0, j1] = u16::from_be_bytes([i0, i1])
+                .wrapping_add(index)
+                .to_be_bytes();
 
             for (to, from) in ip.iter_mut().skip(2).zip([t0, t1, j0, j1]) {
                 *to = from;
@@ -377,7 +379,8 @@ impl Flow {
             return None;
         }
 
-        let mut skb = TxBuff::with_room(dst.headroom(&guard), front + most * roce, GFP_ATOMIC).ok()?;
+        let mut skb =
+            TxBuff::with_room(dst.headroom(&guard), front + most * roce, GFP_ATOMIC).ok()?;
 
         skb.put(front)?;
         Some(Train {
@@ -448,7 +451,9 @@ impl Flow {
 
             *icrc = icrc_of(&ip.as_hdr(), &udp, roce)?;
         } else {
-            train.skb.couple(super::ETHER_TYPE, front, train.size, train.count);
+            train
+                .skb
+                .couple(super::ETHER_TYPE, front, train.size, train.count);
         }
         train.skb.set_hash(self.hash);
         train.skb.charge(inflight);

@@ -88,7 +88,10 @@ impl Qp {
 
         let consumed = this.recv_cq.consumed().rotate_left(16);
 
-        match this.bell.ring(this.send_cq.consumed().wrapping_add(consumed)) {
+        match this
+            .bell
+            .ring(this.send_cq.consumed().wrapping_add(consumed))
+        {
             Answer::Now => false,
             Answer::Later => true,
             Answer::Arm => {
