@@ -12,6 +12,7 @@
 #include <linux/skbuff.h>
 #include <linux/xarray.h>
 #include <net/dst.h>
+#include <net/gso.h>
 #include <net/ip.h>
 #include <net/ip6_fib.h>
 #include <net/ip6_route.h>
@@ -119,6 +120,55 @@ __rust_helper void rust_helper_skb_dst_drop(struct sk_buff *skb)
 __rust_helper void rust_helper_skb_dst_set_noref(struct sk_buff *skb, struct dst_entry *dst)
 {
 	skb_dst_set_noref(skb, dst);
+}
+
+__rust_helper int rust_helper_skb_tailroom(const struct sk_buff *skb)
+{
+	return skb_tailroom(skb);
+}
+
+__rust_helper unsigned int rust_helper_skb_headroom(const struct sk_buff *skb)
+{
+	return skb_headroom(skb);
+}
+
+__rust_helper void rust_helper_skb_set_inner_headers(struct sk_buff *skb, int offset)
+{
+	skb_set_inner_mac_header(skb, offset);
+	skb_set_inner_network_header(skb, offset);
+	skb_set_inner_transport_header(skb, offset);
+}
+
+__rust_helper void rust_helper_skb_set_inner_protocol(struct sk_buff *skb, __be16 protocol)
+{
+	skb_set_inner_protocol(skb, protocol);
+}
+
+__rust_helper void rust_helper_skb_set_encapsulation(struct sk_buff *skb)
+{
+	skb->encapsulation = 1;
+	skb->ip_summed = CHECKSUM_UNNECESSARY;
+}
+
+__rust_helper bool rust_helper_skb_has_inner_protocol(const struct sk_buff *skb, __be16 protocol)
+{
+	return skb->encapsulation && skb->inner_protocol_type == ENCAP_TYPE_ETHER &&
+	       skb->inner_protocol == protocol;
+}
+
+__rust_helper void rust_helper_skb_gso_reset(struct sk_buff *skb)
+{
+	skb_gso_reset(skb);
+}
+
+__rust_helper int rust_helper_skb_tnl_header_len(const struct sk_buff *skb)
+{
+	return skb_tnl_header_len(skb);
+}
+
+__rust_helper bool rust_helper_dev_has_udp_tunnel_gso(const struct net_device *dev)
+{
+	return dev->features & dev->hw_enc_features & NETIF_F_GSO_UDP_TUNNEL;
 }
 
 /* Routes */

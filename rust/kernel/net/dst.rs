@@ -189,6 +189,13 @@ impl Dst {
         unsafe { bindings::ll_reserved_space(bindings::dst_dev_rcu(self.as_raw())) as usize }
     }
 
+    /// Tells whether the device takes trains as they are; see [`TxBuff::couple`].
+    #[inline]
+    pub fn takes_trains(&self, _guard: &rcu::Guard) -> bool {
+        // SAFETY: As above.
+        unsafe { bindings::dev_has_udp_tunnel_gso(bindings::dst_dev_rcu(self.as_raw())) }
+    }
+
     /// Sends a packet, which begins with an IP header. The length and the checksum in an IPv4
     /// header, and the length in an IPv6 header, are filled in.
     ///

@@ -9,10 +9,15 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 mod inflight;
+mod train;
 
 pub use inflight::{
     InFlight,
     Wake, //
+};
+pub use train::{
+    Finish,
+    Offload, //
 };
 
 use crate::{
@@ -154,6 +159,21 @@ impl SkBuff {
         NonNull::new(skb).map(Self).ok_or(ENOMEM)
     }
 
+    /// Notes a number in the buffer, for whoever takes it out of a list.
+    #[inline]
+    pub fn set_note(&mut self, note: u32) {
+        // SAFETY: By the type invariants the buffer is valid and owned, so the control block is
+        // ours. It is large enough and aligned for a word.
+        unsafe { (&raw mut (*self.0.as_ptr()).cb).cast::<u32>().write(note) };
+    }
+
+    /// Returns what was noted.
+    #[inline]
+    pub fn note(&self) -> u32 {
+        // SAFETY: By the type invariants the buffer is valid; any bytes make a number.
+        unsafe { (&raw const (*self.0.as_ptr()).cb).cast::<u32>().read() }
+    }
+
     /// Frees the buffer, and counts it as a packet that was dropped.
     #[inline]
     pub fn discard(self) {
@@ -273,6 +293,48 @@ impl TxBuff {
         }
         // INVARIANT: It is new.
         Ok(Self(skb))
+    }
+
+    /// Allocates a buffer without data, with room for `headroom` bytes of headers that others add,
+    /// and at least `room` bytes of data.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    #[inline]
+    pub fn with_room(headroom: usize, room: usize, gfp: Flags) -> Result<Self> {
+        let mut this = Self::new(headroom, room, gfp)?;
+
+        this.truncate(0);
+        Ok(this)
+    }
+
+    /// Adds `len` bytes at the end if there is room, and returns them. They are what was there in
+    /// memory before.
+    #[inline]
+    pub fn put(&mut self, len: usize) -> Option<&mut [u8]> {
+        // SAFETY: By the type invariants the buffer is valid.
+        let room = unsafe { bindings::skb_tailroom(self.0.as_ptr()) };
+
+        if len > usize::try_from(room).ok()? {
+            return None;
+        }
+        // SAFETY: There is room. The bytes are behind all others, and ours as in `bytes_mut`.
+        Some(unsafe {
+            core::slice::from_raw_parts_mut(
+                bindings::skb_put(self.0.as_ptr(), len as c_uint).cast(),
+                len,
+            )
+        })
+    }
+
+    /// Takes bytes off the end, so that `len` are left if there are as many.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        if let Ok(len) = c_uint::try_from(len) {
+            // SAFETY: By the type invariants the buffer is valid and ours.
+            unsafe { bindings::skb_trim(self.0.as_ptr(), len) };
+        }
     }
 
     /// Returns the data to write it.

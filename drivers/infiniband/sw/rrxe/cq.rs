@@ -212,6 +212,8 @@ pub(crate) struct Cq {
     vector: Arc<Vector>,
     handle: CqHandle,
     overflown: KWord,
+    /// The queue pair that last has put off to answer a doorbell, or 0.
+    belated: KWord,
     #[pin]
     ring: SpinLockIrq<Ring>,
     /// The offer of the ring to user space. Changed by operations that the core calls one at a
@@ -270,6 +272,7 @@ impl Cq {
                     vector: cq_vector,
                     handle,
                     overflown: Word::new(0),
+                    belated: Word::new(0),
                     ring <- new_spinlock_irq!(ring, "Cq::ring"),
                     token <- kernel::new_mutex!(token, "Cq::token"),
                 }),
@@ -440,8 +443,37 @@ impl Cq {
 
     /// Asks for an event. Returns whether completions are there that make none. Any context.
     pub(crate) fn req_notify(&self, what: Notify) -> bool {
+        self.catch_up();
         self.arm.arm(what);
         self.len() != 0
+    }
+
+    /// Notes that a queue pair has put off to answer a doorbell.
+    pub(crate) fn note_belated(&self, qpn: u32) {
+        Word::store(&self.belated, qpn);
+    }
+
+    /// Whoever asks for an event is likely to wait for it, so what was put off is done now.
+    fn catch_up(&self) {
+        let qpn = Word::load(&self.belated);
+
+        if qpn == 0 || Word::cmpxchg(&self.belated, qpn, 0).is_err() {
+            return;
+        }
+
+        let guard = rcu::read_lock();
+
+        if let Some(qp) = self.dev.qps.get(&guard, qpn) {
+            Qp::catch_up(qp);
+        }
+    }
+
+    /// A number that changes when user space takes completions.
+    pub(crate) fn consumed(&self) -> u32 {
+        match &*self.ring.lock() {
+            Ring::User(r) => Word::load(r.queue.consumer()),
+            Ring::Kernel(_) => 0,
+        }
     }
 
     /// Forgets the completions of a queue pair that goes away, in a queue of the kernel: the owner

@@ -2,7 +2,9 @@
 
 //! Event queues in debugfs: what they did, and, if the kernel is configured so, a hostile device.
 //!
-//! `rrxe/eq_state` has a line for each event queue that there is.
+//! `rrxe/eq_state` has a line for each event queue that there is. What is written to `rrxe/trains`
+//! says when packets are sent as trains ([`crate::net::Train`]): 0 is never, 1 where the device
+//! takes them, 2 always, so that the stack has to cut them.
 //!
 //! With `CONFIG_RDMA_RRXE_HOSTILE`, what is written to `rrxe/eq_inject` makes a device do what one
 //! of a hostile hypervisor may do; a command is a line, and numbers may be hexadecimal with `0x`:
@@ -21,7 +23,8 @@ use crate::net;
 use kernel::{
     debugfs,
     fmt,
-    prelude::*, //
+    prelude::*,
+    uaccess::UserSliceReader, //
 };
 
 /// Shows all event queues.
@@ -50,9 +53,23 @@ fn show(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
+/// Sets when trains are sent.
+fn set_trains(_: &(), reader: &mut UserSliceReader) -> Result {
+    let mut buf = [0; 8];
+    let n = reader.len();
+    let bytes = buf.get_mut(..n).ok_or(EINVAL)?;
+
+    reader.read_slice(bytes)?;
+
+    let text = core::str::from_utf8(bytes).map_err(|_| EINVAL)?;
+
+    net::set_train_mode(text.trim().parse().map_err(|_| EINVAL)?)
+}
+
 /// The files.
 pub(crate) struct Files {
     _state: Pin<KBox<debugfs::File<()>>>,
+    _trains: Pin<KBox<debugfs::File<()>>>,
     #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
     _inject: Pin<KBox<debugfs::File<()>>>,
 }
@@ -62,6 +79,10 @@ impl Files {
     pub(crate) fn new(dir: &debugfs::Dir) -> Result<Self> {
         Ok(Self {
             _state: KBox::pin_init(dir.read_callback_file(c"eq_state", (), &show), GFP_KERNEL)?,
+            _trains: KBox::pin_init(
+                dir.write_callback_file(c"trains", (), &set_trains),
+                GFP_KERNEL,
+            )?,
             #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
             _inject: KBox::pin_init(
                 dir.write_callback_file(c"eq_inject", (), &hostile::write),

@@ -85,6 +85,9 @@ pub(crate) struct TxPacket<'a> {
     pub(crate) len: u32,
     /// Where to send it.
     pub(crate) dest: Dest,
+    /// So many packets of the same size, or a little shorter, are likely to be sent behind it at
+    /// once.
+    pub(crate) alike: u32,
 }
 
 /// A packet was not sent.
@@ -198,8 +201,9 @@ pub(crate) trait SendQueue {
 
 /// The receive queue, or a shared one.
 pub(crate) trait RecvQueue {
-    /// Takes the next work request.
-    fn fetch_recv(&mut self) -> Option<Result<RecvWqe, Malformed>>;
+    /// Takes the next work request, and copies its elements to `area`, which has room for
+    /// [`crate::wqe::MAX_SGE`] of them.
+    fn fetch_recv(&mut self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>>;
 }
 
 /// The completion queue is full.

@@ -44,7 +44,11 @@ pub(crate) use kernel::net::{
 pub(crate) use mcast::Groups;
 pub(crate) use ns::Attachment;
 pub(crate) use rx::RxPacket;
-pub(crate) use tx::Flow;
+pub(crate) use tx::{
+    roce_len,
+    Flow,
+    Train, //
+};
 
 use crate::{
     device::Device,
@@ -57,7 +61,8 @@ use kernel::{
     fmt,
     net::{
         namespace,
-        netdevice, //
+        netdevice,
+        skb::Offload, //
     },
     prelude::*,
     sync::{
@@ -69,6 +74,36 @@ use kernel::{
         Arc, //
     }, //
 };
+
+/// What trains are told by: the EtherType of RoCE without IP, which is what they are.
+const ETHER_TYPE: u16 = 0x8915;
+
+/// When trains are sent; for tests.
+pub(crate) struct TrainMode;
+
+impl TrainMode {
+    /// Not at all: all packets go alone.
+    pub(crate) const NEVER: u32 = 0;
+    /// Where the device takes them.
+    pub(crate) const IF_TAKEN: u32 = 1;
+    /// Everywhere, so that the stack cuts them where the device does not take them.
+    pub(crate) const ALWAYS: u32 = 2;
+}
+
+static TRAINS: Atomic<u32> = Atomic::new(TrainMode::IF_TAKEN);
+
+/// Sets when trains are sent.
+///
+/// # Errors
+///
+/// `EINVAL` if there is no such mode.
+pub(crate) fn set_train_mode(mode: u32) -> Result {
+    if mode > TrainMode::ALWAYS {
+        return Err(EINVAL);
+    }
+    TRAINS.store(mode, Relaxed);
+    Ok(())
+}
 
 /// The CRC that the kernel has for this processor.
 struct KernelCrc;
@@ -141,6 +176,7 @@ pub(crate) struct Registrations {
     _notifier: Pin<KBox<netdevice::Notifier<notifier::Listener>>>,
     _namespaces: Pin<KBox<namespace::Registration<ns::Exit>>>,
     _drops: Pin<KBox<debugfs::File<()>>>,
+    _offload: Pin<KBox<Offload<tx::Finisher>>>,
     dir: debugfs::Dir,
     _barrier: Barrier,
 }
@@ -178,6 +214,7 @@ pub(crate) fn init() -> Result<Registrations> {
         )?,
         _namespaces: KBox::pin_init(namespace::Registration::new(), GFP_KERNEL)?,
         _notifier: KBox::pin_init(netdevice::Notifier::new(), GFP_KERNEL)?,
+        _offload: KBox::pin_init(Offload::new(ETHER_TYPE), GFP_KERNEL)?,
         dir,
         _barrier: Barrier,
     })

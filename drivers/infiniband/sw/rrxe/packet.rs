@@ -413,6 +413,13 @@ impl TxHeaders {
         }
     }
 
+    /// Returns the queue pair that the packet is for.
+    pub(crate) fn dest_qpn(&self) -> u32 {
+        self.bytes
+            .first_chunk()
+            .map_or(0, |bth| Bth::parse(bth).dest_qp)
+    }
+
     /// Returns the bytes.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])

@@ -39,6 +39,10 @@ use crate::{
         Tail, //
     },
     psn::Psn,
+    sge::{
+        SgeList,
+        SGE_LEN, //
+    },
     wc::{
         Opcode,
         Status,
@@ -54,7 +58,8 @@ use crate::{
     },
     wqe::{
         RecvWqe,
-        MAX_MSG, //
+        MAX_MSG,
+        MAX_SGE, //
     },
 };
 use core::ops::DerefMut;
@@ -195,6 +200,8 @@ pub(crate) struct Rx<V> {
     overflowed: bool,
     msg: Msg,
     recv: Option<RecvWqe>,
+    /// Its elements.
+    area: [u8; MAX_SGE * SGE_LEN],
     resources: V,
     /// Count of resources so far; the next one goes to this place in the ring.
     next: usize,
@@ -220,6 +227,7 @@ where
             overflowed: false,
             msg: Msg::Idle,
             recv: None,
+            area: [0; MAX_SGE * SGE_LEN],
             resources,
             next: 0,
             jobs: false,
@@ -456,7 +464,7 @@ where
         if self.recv.is_some() {
             return Ok(());
         }
-        match env.fetch_recv() {
+        match env.fetch_recv(&mut self.area) {
             None => Err(Refusal::NotReady),
             Some(Ok(wqe)) => {
                 self.recv = Some(wqe);
@@ -482,7 +490,7 @@ where
         };
         let mut done = 0;
 
-        for sge in recv.sges().range(at, len) {
+        for sge in SgeList::new(&self.area, recv.count).range(at, len) {
             env.scatter(Target::Local(sge), Source::Packet(payload, done))?;
             done += sge.len;
         }
@@ -844,7 +852,7 @@ where
 
         let mut rest: &[u8] = ip;
 
-        for sge in recv.sges().range(0, grh::LEN as u32) {
+        for sge in SgeList::new(&self.area, recv.count).range(0, grh::LEN as u32) {
             let (piece, more) = rest
                 .split_at_checked(sge.len as usize)
                 .unwrap_or((rest, &[]));
@@ -878,7 +886,7 @@ where
             if self.overflowed {
                 return ev;
             }
-            match env.fetch_recv() {
+            match env.fetch_recv(&mut self.area) {
                 None => return ev,
                 Some(Ok(recv)) => {
                     self.complete_failed(env, recv.wr_id, Status::WrFlush, &mut ev);

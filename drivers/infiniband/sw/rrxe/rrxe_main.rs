@@ -33,6 +33,7 @@ use kernel::{
 mod abi;
 #[allow(dead_code)]
 mod arm;
+mod bell;
 mod comp;
 #[allow(dead_code)]
 mod env;

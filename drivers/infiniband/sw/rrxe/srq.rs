@@ -245,12 +245,12 @@ impl Srq {
     /// # Context
     ///
     /// Any but hard interrupts; no lock is held.
-    pub(crate) fn take(&self) -> Option<Result<RecvWqe, Malformed>> {
+    pub(crate) fn take(&self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>> {
         let (wqe, few) = {
             let mut state = self.state.lock();
             let (wqe, left) = match &mut state.ring {
-                Ring::User(ring) => (ring.recv(self.max_sge), ring.pending()),
-                Ring::Kernel(queue) => (queue.recv(), queue.pending()),
+                Ring::User(ring) => (ring.recv(area, self.max_sge), ring.pending()),
+                Ring::Kernel(queue) => (queue.recv(area), queue.pending()),
             };
             let few = wqe.is_some() && left < state.limit;
 

@@ -70,7 +70,10 @@ use core::ops::DerefMut;
 pub(crate) const WINDOW: u32 = 128;
 
 /// An acknowledgment is asked for at least every so many packets.
-const ACK_EVERY: u32 = 16;
+const ACK_EVERY: u32 = 32;
+
+/// How many messages of the same kind are likely to follow if one does.
+const LIKELY: u32 = 31;
 
 /// How many work requests are flushed in one run.
 const FLUSH_BUDGET: u32 = 1024;
@@ -652,15 +655,21 @@ where
             return true;
         };
 
-        let ack_req = self.cfg.transport == Transport::Rc && {
-            let follows = more
-                && if pos.ends() {
-                    self.cfg.thin_acks && self.another_follows(env, psn)
-                } else {
-                    psn.next().since(self.una) < WINDOW
-                };
-
-            !follows || self.since_ack >= ACK_EVERY - 1
+        let reliable = self.cfg.transport == Transport::Rc;
+        let follows = more
+            && if pos.ends() {
+                self.cfg.thin_acks && self.another_follows(env, psn)
+            } else {
+                !reliable || psn.next().since(self.una) < WINDOW
+            };
+        let ack_req = reliable && (!follows || self.since_ack >= ACK_EVERY - 1);
+        let alike = match pos {
+            _ if !follows => 0,
+            // What follows is likely to be the same once more.
+            Position::Only | Position::Last => LIKELY,
+            // The others do not have what the first one has.
+            Position::First if ext != Ext::None => 0,
+            Position::First | Position::Middle => (total - at - len).div_ceil(mtu.max(1)),
         };
         let (dest_qp, dest) = match wqe.work {
             Work::Datagram { ah, qpn, .. } => (qpn, Dest::Handle(ah)),
@@ -694,6 +703,7 @@ where
             payload,
             len,
             dest,
+            alike,
         }) {
             Ok(()) => {}
             Err(SendError::Busy | SendError::Mem(MemError::Wait)) => return false,

@@ -541,8 +541,8 @@ pub(crate) struct RecvWqe {
     pub(crate) wr_id: u64,
     /// Bytes that fit.
     pub(crate) capacity: u32,
-    count: u8,
-    area: [u8; MAX_SGE * SGE_LEN],
+    /// Number of elements, which are in the area that belongs to it.
+    pub(crate) count: u8,
 }
 
 /// Returns how many bytes behind the fixed part of a receive entry belong to it.
@@ -581,7 +581,7 @@ impl RecvWqe {
             status: Status::LocQpOp,
         })?;
 
-        Self::new(wr_id, SgeList::all(area).iter())
+        Self::new(wr_id, area)
     }
 
     /// Makes a receive work request of elements; those beyond [`MAX_SGE`] are left out.
@@ -589,31 +589,24 @@ impl RecvWqe {
     /// # Errors
     ///
     /// If an element is no range of memory.
-    pub(crate) fn new(wr_id: u64, sges: impl Iterator<Item = Sge>) -> Result<Self, Malformed> {
+    pub(crate) fn new(wr_id: u64, area: &[u8]) -> Result<Self, Malformed> {
         let mut this = Self {
             wr_id,
             capacity: 0,
             count: 0,
-            area: [0; MAX_SGE * SGE_LEN],
         };
 
-        for (to, sge) in this.area.chunks_exact_mut(SGE_LEN).zip(sges) {
+        for sge in SgeList::all(area).iter().take(MAX_SGE) {
             if !sge.is_range() {
                 return Err(Malformed {
                     wr_id,
                     status: Status::LocProt,
                 });
             }
-            to.copy_from_slice(&sge.emit());
             this.count += 1;
             this.capacity = this.capacity.saturating_add(sge.len);
         }
         Ok(this)
-    }
-
-    /// Returns the elements.
-    pub(crate) fn sges(&self) -> SgeList<'_> {
-        SgeList::new(&self.area, self.count)
     }
 }
 
@@ -823,7 +816,7 @@ mod tests {
         let wqe = RecvWqe::decode(&head, &area(&[(0x1000, 100), (0x2000, 28)]), 4);
         assert_eq!(wqe.as_ref().map(|w| w.wr_id).ok(), Some(9));
         assert_eq!(wqe.as_ref().map(|w| w.capacity).ok(), Some(128));
-        assert_eq!(wqe.map(|w| w.sges().iter().count()).ok(), Some(2));
+        assert_eq!(wqe.map(|w| w.count).ok(), Some(2));
 
         for count in [5, 256, u32::MAX] {
             put(&mut head, 28, &count.to_ne_bytes());

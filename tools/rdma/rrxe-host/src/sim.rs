@@ -114,7 +114,7 @@ pub(crate) struct Host {
     pub(crate) rng: Rng,
     pub(crate) regions: Vec<Region>,
     pub(crate) sq: VecDeque<Posted>,
-    pub(crate) rq: VecDeque<Result<RecvWqe, Malformed>>,
+    pub(crate) rq: VecDeque<Result<(RecvWqe, Vec<u8>), Malformed>>,
     pub(crate) sent_wcs: Vec<Wc>,
     pub(crate) recv_wcs: Vec<Wc>,
     /// Packets that were sent and not taken by the network yet.
@@ -367,8 +367,11 @@ impl SendQueue for Host {
 }
 
 impl RecvQueue for Host {
-    fn fetch_recv(&mut self) -> Option<Result<RecvWqe, Malformed>> {
-        self.rq.pop_front()
+    fn fetch_recv(&mut self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>> {
+        Some(self.rq.pop_front()?.map(|(wqe, bytes)| {
+            area[..bytes.len()].copy_from_slice(&bytes);
+            wqe
+        }))
     }
 }
 
@@ -714,9 +717,11 @@ impl Node {
             },
         ];
 
+        let area: Vec<u8> = sges.iter().flat_map(Sge::emit).collect();
+
         self.host
             .rq
-            .push_back(RecvWqe::new(wr_id, sges.into_iter()));
+            .push_back(RecvWqe::new(wr_id, &area).map(|wqe| (wqe, area)));
     }
 
     pub(crate) fn bytes(&self, key: u32, at: u32, len: u32) -> &[u8] {

@@ -19,6 +19,8 @@ IP6_B=fd00:4791::2
 OTHER_IP=10.97.0.1
 OTHER_IP6=fd00:4792::1
 DROPS=/sys/kernel/debug/rrxe/drops
+# When packets are sent as trains: 0 never, 1 where the device takes them, 2 always.
+TRAINS=/sys/kernel/debug/rrxe/trains
 ROCE_PORT=4791
 
 # How many sockets of the driver there are in a name space.
@@ -70,6 +72,8 @@ t_up()
 	cq_ends t2 || return "$CQ_FATAL"
 	[ -e "$DROPS" ] || mount -t debugfs none /sys/kernel/debug
 	[ -e "$DROPS" ] || return "$CQ_FATAL"
+	# What goes along as a train has no ICRC that could be looked at.
+	echo 0 > "$TRAINS" || return "$CQ_FATAL"
 }
 
 malformed()
@@ -113,6 +117,41 @@ t_icrc6()
 	icrc cq_pingpong ud 100 1000 check || rc=1
 	cq_ends t2
 	return "$rc"
+}
+
+# Packets whose ICRC was made when the stack had to cut a train, as it has to
+# where a device does not take it.
+t_icrc_cut()
+{
+	local before rc=0
+
+	command -v ethtool > /dev/null || { cq_skip "no ethtool"; return; }
+	cq_do ip netns exec cqa ethtool -K cqva tx-udp_tnl-segmentation off || return
+	cq_do ip netns exec cqb ethtool -K cqvb tx-udp_tnl-segmentation off || return
+	echo 2 > "$TRAINS"
+	before=$(drops icrc)
+	icrc cq_pingpong rc 100 5000 check || rc=1
+	t_icrc6 || rc=1
+	[ "$(drops icrc)" = "$before" ] || { cq_note "the receiver drops them"; rc=1; }
+	echo 1 > "$TRAINS"
+	cq_do ip netns exec cqa ethtool -K cqva tx-udp_tnl-segmentation on
+	cq_do ip netns exec cqb ethtool -K cqvb tx-udp_tnl-segmentation on
+	return "$rc"
+}
+
+# Trains as a whole, which have no ICRC: that shows that they were sent at all.
+t_trains()
+{
+	local seen
+
+	echo 1 > "$TRAINS"
+	cq_pingpong rc 100 5000 check || return
+	"$CQ_DIR/rrxe_icrc.py" cqa cqva 10 20 > "$CQ_TMP/trains" 2>&1 &
+	cq_wait 10 grep -q ready "$CQ_TMP/trains"
+	cq_pingpong rc 100 5000 check || cq_bad "pingpong failed"
+	wait $!
+	seen=$(grep -c "wrong ICRC" "$CQ_TMP/trains")
+	[ "$seen" -gt 0 ] || cq_bad "no trains"
 }
 
 # Datagrams to a group: multicast GROUP ADDRESS-A ADDRESS-B. It counts, and does
@@ -342,6 +381,8 @@ cq_main \
 	t_icrc_rc "ICRC of what is sent, connected" \
 	t_icrc_ud "ICRC of what is sent, datagrams" \
 	t_icrc6 "ICRC of what is sent, IPv6" \
+	t_icrc_cut "ICRC of what is cut off a train" \
+	t_trains "trains that are not cut" \
 	t_multicast "multicast" \
 	t_mtu "the MTU follows the interface" \
 	t_carrier "the port follows the carrier" \

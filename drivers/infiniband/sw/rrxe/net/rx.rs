@@ -26,6 +26,7 @@ use crate::{
         grh, //
     },
 };
+use core::ops::Range;
 use kernel::{
     net::{
         netdevice::NetDevice,
@@ -93,7 +94,20 @@ pub(crate) struct RxPacket {
     pub(crate) hdr: packet::RxPacket,
     src: IpAddr,
     dst: IpAddr,
+    /// Where the packet is in what is behind the UDP header.
+    range: Range<usize>,
     skb: SkBuff,
+}
+
+/// Where the packet that begins at `at` ends: at the end of the datagram, or where the next one of
+/// a train begins.
+fn range(skb: &SkBuff, at: usize) -> Range<usize> {
+    let end = skb.len().saturating_sub(UDP_LEN);
+
+    at..match skb.train(super::ETHER_TYPE) {
+        Some(size) => end.min(at.saturating_add(size)),
+        None => end,
+    }
 }
 
 impl RxPacket {
@@ -101,17 +115,69 @@ impl RxPacket {
     /// again.
     pub(crate) fn from_skb(skb: SkBuff) -> Option<Self> {
         let view = View::new(&skb).ok()?;
-        let hdr = packet::RxPacket::parse(view.roce).ok()?;
+        let range = range(&skb, skb.note() as usize);
+        let hdr = packet::RxPacket::parse(view.roce.get(range.clone())?).ok()?;
         let (src, dst) = view.addrs();
 
         // INVARIANT: It has just been parsed. What is not in one piece does not have the headers in
         // the piece that there is, or is too short for what they say.
-        Some(Self { hdr, src, dst, skb })
+        Some(Self {
+            hdr,
+            src,
+            dst,
+            range,
+            skb,
+        })
     }
 
-    /// Returns the buffer, to put it in a list.
-    pub(crate) fn into_skb(self) -> SkBuff {
+    /// Returns the buffer, to put it in a list. What is behind the packet in a train stays there.
+    pub(crate) fn into_skb(mut self) -> SkBuff {
+        // No datagram is that long.
+        self.skb.set_note(self.range.start as u32);
         self.skb
+    }
+
+    /// Takes the packet behind this one in a train, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If it makes no sense, or is not one for the same queue pair.
+    pub(crate) fn next(self) -> Result<Option<Self>, DropReason> {
+        let Self {
+            hdr: old,
+            src,
+            dst,
+            range: at,
+            skb,
+        } = self;
+
+        if at.end.saturating_add(UDP_LEN) >= skb.len() {
+            return Ok(None);
+        }
+
+        let range = range(&skb, at.end);
+        let bytes = skb
+            .bytes()
+            .get(UDP_LEN..)
+            .and_then(|b| b.get(range.clone()));
+        let hdr = packet::RxPacket::parse(bytes.ok_or(DropReason::Short)?)?;
+
+        if hdr.bth.dest_qp != old.bth.dest_qp {
+            return Err(DropReason::DestQp);
+        }
+        if hdr.op.transport != old.op.transport
+            || hdr.op.kind.is_request() != old.op.kind.is_request()
+        {
+            return Err(DropReason::Service);
+        }
+        // INVARIANT: It has just been parsed.
+        Ok(Some(Self {
+            hdr,
+            src,
+            dst,
+            range,
+            skb,
+        }))
     }
 
     /// Returns the same packet in another buffer that has the same data.
@@ -121,14 +187,17 @@ impl RxPacket {
             hdr: self.hdr,
             src: self.src,
             dst: self.dst,
+            range: self.range.clone(),
             skb,
         }
     }
 
     /// The payload.
     pub(crate) fn payload(&self) -> &[u8] {
+        let bytes = self.skb.bytes().get(UDP_LEN..);
+
         self.hdr
-            .payload(self.skb.bytes().get(UDP_LEN..).unwrap_or(&[]))
+            .payload(bytes.and_then(|b| b.get(self.range.clone())).unwrap_or(&[]))
     }
 
     /// Where it comes from.
@@ -157,6 +226,9 @@ struct Checked<'g> {
     hdr: packet::RxPacket,
     src: IpAddr,
     dst: IpAddr,
+    range: Range<usize>,
+    /// How many packets there are.
+    count: usize,
 }
 
 /// Why a packet was not let in, and by whom.
@@ -177,7 +249,9 @@ fn check<'g>(
     let (src, dst) = view.addrs();
     let port = found(&dst).ok_or(Refused(None, DropReason::DestAddress))?;
     let refused = |why| Refused(Some(port), why);
-    let hdr = packet::RxPacket::parse(view.roce).map_err(refused)?;
+    let range = range(skb, 0);
+    let first = view.roce.get(range.clone()).unwrap_or(&[]);
+    let hdr = packet::RxPacket::parse(first).map_err(refused)?;
 
     // The queue pairs of the other services compare addresses themselves.
     if hdr.op.transport == Transport::Ud {
@@ -194,13 +268,23 @@ fn check<'g>(
             return Err(refused(DropReason::DestQp));
         }
     }
-    packet::RxPacket::check_icrc::<KernelCrc>(&view.net, view.udp, view.roce).map_err(refused)?;
+    // A train has not left this machine.
+    let count = match skb.train(super::ETHER_TYPE) {
+        Some(size) => view.roce.len().div_ceil(size),
+        None => {
+            packet::RxPacket::check_icrc::<KernelCrc>(&view.net, view.udp, first)
+                .map_err(refused)?;
+            1
+        }
+    };
 
     Ok(Checked {
         port,
         hdr,
         src,
         dst,
+        range,
+        count,
     })
 }
 
@@ -234,7 +318,7 @@ pub(super) fn receive(ports: &Ports, ndev: &NetDevice, mut skb: SkBuff) {
         Ok(ok) => {
             let dev = &ok.port.dev;
 
-            dev.stats.inc(Counter::RcvdPkts);
+            dev.stats.add(Counter::RcvdPkts, ok.count as u64);
             dev.stats
                 .add(Counter::RcvdBytes, skb.len().saturating_sub(UDP_LEN) as u64);
             // It may be kept for longer than RCU's lock is held.
@@ -245,6 +329,7 @@ pub(super) fn receive(ports: &Ports, ndev: &NetDevice, mut skb: SkBuff) {
                 hdr: ok.hdr,
                 src: ok.src,
                 dst: ok.dst,
+                range: ok.range,
                 skb,
             };
 

@@ -5,7 +5,8 @@
 use super::{
     InFlight,
     IpAddr,
-    KernelCrc, //
+    KernelCrc,
+    TrainMode, //
 };
 use crate::{
     ah::Av,
@@ -25,11 +26,15 @@ use kernel::{
             Dst, //
         },
         netdevice::NetDevice,
-        skb::TxBuff, //
+        skb::{
+            Finish,
+            TxBuff, //
+        }, //
     },
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::Relaxed,
         rcu, //
     }, //
 };
@@ -130,6 +135,120 @@ impl Template {
     }
 }
 
+/// How many bytes a packet has from the BTH on.
+pub(crate) fn roce_len(hdr: &[u8], len: u32) -> usize {
+    hdr.len() + len as usize + usize::from(wire::pad(len)) + ICRC_LEN
+}
+
+/// Writes a packet from the BTH on, but for the ICRC. `bytes` has the right size.
+fn write_roce<E>(
+    bytes: &mut [u8],
+    hdr: &[u8],
+    len: usize,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+) -> Result<Result<(), E>> {
+    let (roce, _) = bytes.split_last_chunk_mut::<ICRC_LEN>().ok_or(EINVAL)?;
+    let (to, rest) = roce.split_at_mut_checked(hdr.len()).ok_or(EINVAL)?;
+
+    to.copy_from_slice(hdr);
+
+    let (payload, pad) = rest.split_at_mut_checked(len).ok_or(EINVAL)?;
+
+    if let Err(e) = fill(payload) {
+        return Ok(Err(e));
+    }
+    pad.fill(0);
+    Ok(Ok(()))
+}
+
+/// Computes the ICRC of a packet, of which `roce` is from the BTH to the padding.
+fn icrc_of(ip: &NetHdr<'_>, udp: &[u8; UDP_LEN], roce: &[u8]) -> Result<[u8; ICRC_LEN]> {
+    let (bth, rest) = roce.split_first_chunk::<{ Bth::LEN }>().ok_or(EINVAL)?;
+    let mut icrc = ip.icrc::<KernelCrc>(udp, bth);
+
+    icrc.update(rest);
+    Ok(icrc.finish())
+}
+
+/// Several packets of the same size, the last of which may be shorter, that are sent as one; see
+/// [`kernel::net::skb::TxBuff::couple`]. They have no ICRC: as with other checksums, that is left
+/// to whoever has to cut the train, and what does not leave this machine needs none.
+pub(crate) struct Train {
+    skb: TxBuff,
+    size: u16,
+    most: u16,
+    count: u16,
+    closed: bool,
+}
+
+impl Train {
+    /// How large a buffer is, with room for what the stack has at its end. Larger blocks of memory
+    /// are not easy to get in a softirq.
+    const ROOM: usize = 32768 - 512;
+
+    /// The most packets.
+    const MOST: usize = 64;
+
+    /// Tells whether a packet of `roce` bytes may be the next one.
+    pub(crate) fn takes(&self, roce: usize) -> bool {
+        !self.closed && roce <= usize::from(self.size)
+    }
+
+    /// Tells whether nothing more can be added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.closed
+    }
+}
+
+/// Makes packets whole that were cut off a train.
+pub(super) struct Finisher;
+
+impl Finish for Finisher {
+    fn finish(headers: &[u8], payload: &mut [u8], index: u16) {
+        let Some((roce, icrc)) = payload.split_last_chunk_mut::<ICRC_LEN>() else {
+            return;
+        };
+        // This is what `Flow::add` has left there.
+        let ip_len = u32::from_be_bytes(*icrc) as usize;
+        let udp_len = (UDP_LEN + roce.len() + ICRC_LEN) as u16;
+        let Some((rest, udp)) = headers.split_last_chunk::<UDP_LEN>() else {
+            return;
+        };
+        let ip = rest
+            .len()
+            .checked_sub(ip_len)
+            .and_then(|at| rest.get(at..))
+            .unwrap_or(&[]);
+        let [s0, s1, d0, d1, ..] = *udp;
+        let [l0, l1] = udp_len.to_be_bytes();
+        let udp = [s0, s1, d0, d1, l0, l1, 0, 0];
+
+        let found = if let Ok(mut ip) = <[u8; 20]>::try_from(ip) {
+            let [t0, t1] = udp_len.wrapping_add(20).to_be_bytes();
+            let [_, _, _, _, i0, i1, ..] = ip;
+            let [j0, j1] = u16::from_be_bytes([i0, i1])
+                .wrapping_add(index)
+                .to_be_bytes();
+
+            for (to, from) in ip.iter_mut().skip(2).zip([t0, t1, j0, j1]) {
+                *to = from;
+            }
+            icrc_of(&NetHdr::V4(&ip), &udp, roce)
+        } else if let Ok(mut ip) = <[u8; 40]>::try_from(ip) {
+            for (to, from) in ip.iter_mut().skip(4).zip([l0, l1]) {
+                *to = from;
+            }
+            icrc_of(&NetHdr::V6(&ip), &udp, roce)
+        } else {
+            return;
+        };
+
+        if let Ok(found) = found {
+            *icrc = found;
+        }
+    }
+}
+
 /// The way to a destination: all that packets to it have in common.
 pub(crate) struct Flow {
     ndev: ARef<NetDevice>,
@@ -199,15 +318,8 @@ impl Flow {
         self.route.put(guard, route)
     }
 
-    /// Writes a packet. `bytes` has the right size.
-    fn write<E>(
-        &self,
-        bytes: &mut [u8],
-        hdr: &[u8],
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Result<(), E>> {
-        let bth = hdr.first_chunk::<{ Bth::LEN }>().ok_or(EINVAL)?;
+    /// Writes IP and UDP headers at the start of `bytes`, which are the whole packet.
+    fn write_headers(&self, bytes: &mut [u8]) -> Result<(Template, [u8; UDP_LEN])> {
         let udp_len = bytes.len().checked_sub(self.ip.len()).ok_or(EINVAL)?;
         let ip = self.ip.with_len(udp_len)?;
         let [s0, s1] = self.key.source_port.to_be_bytes();
@@ -220,28 +332,132 @@ impl Flow {
         let (to, rest) = bytes.split_at_mut_checked(ip.len()).ok_or(EINVAL)?;
 
         to.copy_from_slice(ip.as_bytes());
+        *rest.first_chunk_mut::<UDP_LEN>().ok_or(EINVAL)? = udp;
+        Ok((ip, udp))
+    }
 
-        let (to, roce) = rest.split_first_chunk_mut::<UDP_LEN>().ok_or(EINVAL)?;
+    /// Writes a packet. `bytes` has the right size.
+    fn write<E>(
+        &self,
+        bytes: &mut [u8],
+        hdr: &[u8],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Result<(), E>> {
+        let (ip, udp) = self.write_headers(bytes)?;
+        let (_, roce) = bytes
+            .split_at_mut_checked(ip.len() + UDP_LEN)
+            .ok_or(EINVAL)?;
 
-        *to = udp;
-
-        let (roce, icrc_place) = roce.split_last_chunk_mut::<ICRC_LEN>().ok_or(EINVAL)?;
-        let (to, rest) = roce.split_at_mut_checked(hdr.len()).ok_or(EINVAL)?;
-
-        to.copy_from_slice(hdr);
-
-        let (payload, pad) = rest.split_at_mut_checked(len).ok_or(EINVAL)?;
-
-        if let Err(e) = fill(payload) {
+        if let Err(e) = write_roce(roce, hdr, len, fill)? {
             return Ok(Err(e));
         }
-        pad.fill(0);
 
-        let mut icrc = ip.as_hdr().icrc::<KernelCrc>(&udp, bth);
+        let (roce, icrc) = roce.split_last_chunk_mut::<ICRC_LEN>().ok_or(EINVAL)?;
 
-        icrc.update(roce.get(Bth::LEN..).unwrap_or(&[]));
-        *icrc_place = icrc.finish();
+        *icrc = icrc_of(&ip.as_hdr(), &udp, roce)?;
         Ok(Ok(()))
+    }
+
+    /// Begins a train, of packets of `roce` bytes that are no more than `expected`, if the way
+    /// there is one for trains.
+    ///
+    /// Process or softirq context.
+    pub(crate) fn begin(&self, roce: usize, expected: u32) -> Option<Train> {
+        let mode = super::TRAINS.load(Relaxed);
+        let guard = rcu::read_lock();
+        let dst = self.route.get(&guard).filter(|dst| match mode {
+            TrainMode::NEVER => false,
+            TrainMode::ALWAYS => true,
+            _ => dst.takes_trains(&guard),
+        })?;
+        let front = self.ip.len() + UDP_LEN;
+        let room = Train::ROOM.checked_sub(dst.headroom(&guard) + front)?;
+        let most = (room / roce).min(expected as usize).min(Train::MOST);
+
+        if most < 2 {
+            return None;
+        }
+
+        let mut skb =
+            TxBuff::with_room(dst.headroom(&guard), front + most * roce, GFP_ATOMIC).ok()?;
+
+        skb.put(front)?;
+        Some(Train {
+            skb,
+            size: u16::try_from(roce).ok()?,
+            most: most as u16,
+            count: 0,
+            closed: false,
+        })
+    }
+
+    /// Adds a packet to a train that [`Train::takes`] it; as [`Self::send`], but for the errors of
+    /// the stack.
+    pub(crate) fn add<E>(
+        &self,
+        train: &mut Train,
+        hdr: &[u8],
+        len: u32,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Result<usize, E>> {
+        let roce = roce_len(hdr, len);
+        let before = train.skb.bytes().len();
+        let bytes = train.skb.put(roce).ok_or(ENOBUFS)?;
+        let written = write_roce(bytes, hdr, len as usize, fill);
+
+        // What the packet is finished with when the train is cut: how long the IP header is.
+        if let Some(place) = bytes.last_chunk_mut::<ICRC_LEN>() {
+            *place = (self.ip.len() as u32).to_be_bytes();
+        }
+        if !matches!(written, Ok(Ok(()))) {
+            train.skb.truncate(before);
+        }
+        if let Err(e) = written? {
+            return Ok(Err(e));
+        }
+        train.count += 1;
+        train.closed |= roce < usize::from(train.size) || train.count == train.most;
+        Ok(Ok(self.ip.len() + UDP_LEN + roce))
+    }
+
+    /// Sends a train.
+    ///
+    /// # Errors
+    ///
+    /// As the outer one of [`Self::send`].
+    pub(crate) fn depart(&self, mut train: Train, inflight: &InFlight) -> Result {
+        if train.count == 0 {
+            return Ok(());
+        }
+
+        let guard = rcu::read_lock();
+        let dst = match self.route.get(&guard) {
+            Some(dst) => dst,
+            None => self.look_up(&guard)?,
+        };
+
+        let (ip, udp) = self.write_headers(train.skb.bytes_mut())?;
+        let front = ip.len() + UDP_LEN;
+
+        if train.count == 1 {
+            // An ordinary packet after all.
+            let (_, roce) = train
+                .skb
+                .bytes_mut()
+                .split_at_mut_checked(front)
+                .ok_or(EINVAL)?;
+            let (roce, icrc) = roce.split_last_chunk_mut::<ICRC_LEN>().ok_or(EINVAL)?;
+
+            *icrc = icrc_of(&ip.as_hdr(), &udp, roce)?;
+        } else {
+            train
+                .skb
+                .couple(super::ETHER_TYPE, front, train.size, train.count);
+        }
+        train.skb.set_hash(self.hash);
+        train.skb.charge(inflight);
+        dst.send(&guard, train.skb)
     }
 
     /// Sends a packet: transport headers `hdr`, then `len` bytes that `fill` writes, then padding
@@ -267,7 +483,7 @@ impl Flow {
             Some(dst) => dst,
             None => self.look_up(&guard)?,
         };
-        let roce = hdr.len() + len as usize + usize::from(wire::pad(len)) + ICRC_LEN;
+        let roce = roce_len(hdr, len);
         let total = self.ip.len() + UDP_LEN + roce;
         let mut skb = TxBuff::new(dst.headroom(&guard), total, GFP_ATOMIC)?;
 

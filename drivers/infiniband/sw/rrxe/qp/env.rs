@@ -13,6 +13,7 @@ use super::{
     },
 };
 use crate::{
+    ah::Ah,
     cq::Cq,
     env::{
         Access,
@@ -38,7 +39,11 @@ use crate::{
         Key,
         Who, //
     },
-    net::Flow,
+    net::{
+        roce_len,
+        Flow,
+        Train, //
+    },
     opcode,
     stats::Counter,
     wc::{
@@ -62,7 +67,8 @@ use kernel::{
     prelude::*,
     sync::{
         rcu,
-        Arc, //
+        Arc,
+        ArcBorrow, //
     },
 };
 
@@ -74,6 +80,17 @@ pub(super) struct Env<'a, R> {
     pub(super) cq: &'a Cq,
     pub(super) ctx: Ctx,
     now: Cell<Option<u64>>,
+    /// Packets that wait for those that come after them.
+    train: Option<Waiting>,
+}
+
+/// A train, and where it goes to.
+struct Waiting {
+    train: Train,
+    dest: Dest,
+    qpn: u32,
+    /// For those that do not go along the connection.
+    ah: Option<Arc<Ah>>,
 }
 
 impl<'a, R> Env<'a, R> {
@@ -92,6 +109,23 @@ impl<'a, R> Env<'a, R> {
             cq,
             ctx,
             now: Cell::new(None),
+            train: None,
+        }
+    }
+
+    /// Sends what still waits. To be called at the end of a go.
+    pub(super) fn depart(&mut self) {
+        let Some(Waiting { train, ah, .. }) = self.train.take() else {
+            return;
+        };
+        let flow = match &ah {
+            Some(ah) => Some(&ah.flow),
+            None => self.flow.map(|flow| &**flow),
+        };
+        let sent = flow.map(|flow| flow.depart(train, &self.qp.in_flight));
+
+        if !matches!(sent, Some(Ok(()))) {
+            self.qp.dev.stats.inc(Counter::SendErr);
         }
     }
 }
@@ -139,19 +173,63 @@ impl<R> Env<'_, R> {
         Ok(())
     }
 
-    fn send_by(&self, flow: &Flow, pkt: &TxPacket<'_>) -> Result<(), SendError> {
+    /// Puts a packet in the train that waits, or in a new one, if it fits in and that is worth it.
+    fn send_with_others(
+        &mut self,
+        flow: &Flow,
+        ah: Option<ArcBorrow<'_, Ah>>,
+        pkt: &TxPacket<'_>,
+    ) -> Option<Result<Result<usize, MemError>>> {
+        let roce = roce_len(pkt.hdr.as_bytes(), pkt.len);
+        let qpn = pkt.hdr.dest_qpn();
+        let fits = |w: &Waiting| w.dest == pkt.dest && w.qpn == qpn && w.train.takes(roce);
+
+        if !self.train.as_ref().is_some_and(fits) {
+            self.depart();
+            if pkt.alike == 0 {
+                return None;
+            }
+            self.train = Some(Waiting {
+                train: flow.begin(roce, pkt.alike.saturating_add(1))?,
+                dest: pkt.dest,
+                qpn,
+                ah: ah.map(Arc::from),
+            });
+        }
+
+        let mut waiting = self.train.take()?;
+        let fill = |to: &mut [u8]| self.fill(&pkt.payload, to);
+        let sent = flow.add(&mut waiting.train, pkt.hdr.as_bytes(), pkt.len, fill);
+        let full = waiting.train.is_full();
+
+        self.train = Some(waiting);
+        if full {
+            self.depart();
+        }
+        Some(sent)
+    }
+
+    fn send_by(
+        &mut self,
+        flow: &Flow,
+        ah: Option<ArcBorrow<'_, Ah>>,
+        pkt: &TxPacket<'_>,
+    ) -> Result<(), SendError> {
         let qp = self.qp;
 
         if !qp.in_flight.admits() {
             return Err(SendError::Busy);
         }
 
-        let sent = flow.send(
-            pkt.hdr.as_bytes(),
-            pkt.len,
-            |to| self.fill(&pkt.payload, to),
-            &qp.in_flight,
-        );
+        let sent = match self.send_with_others(flow, ah, pkt) {
+            Some(sent) => sent,
+            None => flow.send(
+                pkt.hdr.as_bytes(),
+                pkt.len,
+                |to| self.fill(&pkt.payload, to),
+                &qp.in_flight,
+            ),
+        };
 
         match sent {
             Ok(Ok(bytes)) => {
@@ -198,7 +276,7 @@ impl<R> Wire for Env<'_, R> {
     fn send(&mut self, pkt: &TxPacket<'_>) -> Result<(), SendError> {
         match pkt.dest {
             Dest::Connected => match self.flow {
-                Some(flow) => self.send_by(flow, pkt),
+                Some(flow) => self.send_by(flow, None, pkt),
                 None => Err(SendError::Handle),
             },
             Dest::Handle(ah) => {
@@ -211,7 +289,7 @@ impl<R> Wire for Env<'_, R> {
                     .filter(|ah| Arc::ptr_eq(&ah.pd, &self.qp.pd))
                     .ok_or(SendError::Handle)?;
 
-                self.send_by(&ah.flow, pkt)
+                self.send_by(&ah.flow, Some(ah), pkt)
             }
         }
     }
@@ -309,11 +387,11 @@ impl SendQueue for Env<'_, SendRing> {
 }
 
 impl RecvQueue for Env<'_, RecvRing> {
-    fn fetch_recv(&mut self) -> Option<Result<RecvWqe, Malformed>> {
+    fn fetch_recv(&mut self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>> {
         match &mut *self.ring {
-            RecvRing::User(ring) => ring.recv(self.qp.sizes.max_recv_sge),
-            RecvRing::Kernel(queue) => queue.recv(),
-            RecvRing::Shared(srq) => srq.take(),
+            RecvRing::User(ring) => ring.recv(area, self.qp.sizes.max_recv_sge),
+            RecvRing::Kernel(queue) => queue.recv(area),
+            RecvRing::Shared(srq) => srq.take(area),
         }
     }
 }

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     abi,
+    bell::Bell,
     cq::Cq,
     device::Device,
     inflight::{
@@ -240,6 +241,8 @@ pub(crate) struct Qp {
     pub(super) todo: KWord,
     /// The timer went off, and the requester has not seen it.
     pub(super) expired: KWord,
+    /// Doorbells of user space.
+    pub(super) bell: Bell<KWord>,
     pub(super) tx: Half<TxHalf>,
     pub(super) rx: Half<RxHalf>,
     /// Responses that came while the half had an owner.
@@ -578,6 +581,7 @@ impl Parts<'_> {
                 state: KWord::new(QpState::Reset as u32),
                 todo: KWord::new(Todo::NONE.0),
                 expired: KWord::new(0),
+                bell: Bell::new(),
                 tx: Half::new(tx),
                 rx: Half::new(rx),
                 responses <- SkBuffList::new(),

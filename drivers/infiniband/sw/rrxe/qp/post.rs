@@ -16,6 +16,7 @@ use super::{
     state::QpState, //
 };
 use crate::{
+    bell::Answer,
     opcode::Transport,
     packet::Tail,
     sge::{
@@ -40,8 +41,15 @@ use kernel::{
         SendWr,
         SendWrs, //
     },
-    sync::Arc,
+    sync::{
+        bh,
+        Arc,
+        ArcBorrow, //
+    },
 };
+
+/// How long doorbells wait for others, in nanoseconds.
+const PATIENCE: u64 = 50_000;
 
 impl Qp {
     /// Posts send work requests; for a queue pair of user space, looks at its send queue.
@@ -63,12 +71,65 @@ impl Qp {
         }
 
         let result = match &this.kernel {
+            None if Self::put_off(this.as_arc_borrow()) => return Ok(()),
             None => Ok(()),
             Some(queues) => this.push_sends(queues, wrs),
         };
 
         Self::kick(this.as_arc_borrow(), Todo::TX);
         result
+    }
+
+    /// Leaves a doorbell of user space for a little later, if more of them are likely to come.
+    fn put_off(this: ArcBorrow<'_, Qp>) -> bool {
+        if this.state() != QpState::Rts {
+            return false;
+        }
+
+        let consumed = this.recv_cq.consumed().rotate_left(16);
+
+        match this
+            .bell
+            .ring(this.send_cq.consumed().wrapping_add(consumed))
+        {
+            Answer::Now => false,
+            Answer::Later => true,
+            Answer::Arm => {
+                let armed = Self::arm_bell(this);
+
+                if !armed {
+                    this.bell.take();
+                }
+                armed
+            }
+        }
+    }
+
+    /// Makes sure that doorbells that wait do not do so for long. Returns false if it is better not
+    /// to let them wait.
+    fn arm_bell(this: ArcBorrow<'_, Qp>) -> bool {
+        let Some(_bh) = bh::disable() else {
+            return false;
+        };
+        let Some(mut tx) = this.tx.try_own() else {
+            return false;
+        };
+        let at = this.now().saturating_add(PATIENCE);
+
+        Self::arm_for(this, &mut tx, at);
+        if this.tx.leave(tx) {
+            return false;
+        }
+        this.send_cq.note_belated(this.qpn);
+        this.recv_cq.note_belated(this.qpn);
+        true
+    }
+
+    /// Answers the doorbells that wait. Any context.
+    pub(crate) fn catch_up(this: ArcBorrow<'_, Qp>) {
+        if this.bell.is_waiting() {
+            Self::kick(this, Todo::TX);
+        }
     }
 
     fn push_sends(&self, queues: &KernelQueues, wrs: &mut SendWrs<'_, Verbs>) -> Result {

@@ -15,10 +15,7 @@ use crate::{
         Consumer,
         Geometry, //
     },
-    sge::{
-        SgeList,
-        SGE_LEN, //
-    },
+    sge::SGE_LEN,
     srq::Srq,
     sync::Word,
     wc::Status,
@@ -211,8 +208,12 @@ impl UserRing {
     }
 
     /// Takes the next receive work request.
-    pub(crate) fn recv(&mut self, max_sge: u8) -> Option<Result<RecvWqe, Malformed>> {
-        self.take(|read| fetch::recv(read, max_sge))
+    pub(crate) fn recv(
+        &mut self,
+        area: &mut [u8],
+        max_sge: u8,
+    ) -> Option<Result<RecvWqe, Malformed>> {
+        self.take(|read| fetch::recv(read, area, max_sge))
     }
 }
 
@@ -342,14 +343,11 @@ pub(crate) struct RecvHead {
 
 impl KernelQueue<RecvHead> {
     /// Takes the next receive work request.
-    pub(crate) fn recv(&self) -> Option<Result<RecvWqe, Malformed>> {
-        let mut area = [0; MAX_SGE * SGE_LEN];
-        let head = self.pop(&mut area)?;
+    pub(crate) fn recv(&self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>> {
+        let head = self.pop(area)?;
+        let len = usize::from(head.count) * SGE_LEN;
 
-        Some(RecvWqe::new(
-            head.wr_id,
-            SgeList::new(&area, head.count).iter(),
-        ))
+        Some(RecvWqe::new(head.wr_id, area.get(..len).unwrap_or(&[])))
     }
 }
 

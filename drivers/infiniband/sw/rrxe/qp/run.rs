@@ -293,6 +293,9 @@ impl Qp {
     ) -> Todo {
         let state = this.state();
 
+        if this.bell.is_waiting() {
+            this.bell.take();
+        }
         if state == QpState::Error && tx.engine.state != QpState::Error {
             tx.engine.set_state(QpState::Error);
         }
@@ -337,7 +340,7 @@ impl Qp {
                 }
                 Err(reason) => this.dev.drops.inc(reason),
             }
-            *pkt = None;
+            Self::follow(&this.dev, pkt);
         }
 
         if engine.retrying && !retrying {
@@ -345,6 +348,9 @@ impl Qp {
         }
 
         let ev = engine.run(&mut env, BUDGET);
+
+        env.depart();
+
         let todo = Self::note(this, &ev, Todo::TX);
 
         Self::arm(this, tx);
@@ -390,7 +396,7 @@ impl Qp {
 
                 if let Err(reason) = admission.admit(&it.hdr) {
                     this.dev.drops.inc(reason);
-                    *pkt = None;
+                    Self::follow(&this.dev, pkt);
                     continue;
                 }
 
@@ -413,19 +419,20 @@ impl Qp {
                             stats.inc(Counter::SendRnrErr);
                         }
                         todo = todo.and(Self::note(this, &received.events, Todo::RX));
-                        *pkt = None;
+                        Self::follow(&this.dev, pkt);
                     }
                     Err(Parked::Replies) => {
                         *parked = pkt.take();
                         break;
                     }
                     // All memory is there, so this does not happen; it would be sent again.
-                    Err(Parked::Memory) => *pkt = None,
+                    Err(Parked::Memory) => Self::follow(&this.dev, pkt),
                 }
             }
 
             let ev = engine.pump(&mut env, BUDGET);
 
+            env.depart();
             todo = todo.and(Self::note(this, &ev, Todo::RX));
             // What had to wait for replies does not any more, if all were sent.
             if parked.is_none() || engine.has_replies() {
@@ -445,6 +452,16 @@ impl Qp {
             *last_told = false;
         }
         todo
+    }
+
+    /// Goes on to the packet behind this one.
+    fn follow(dev: &Device, pkt: &mut Option<RxPacket>) {
+        match pkt.take().map(RxPacket::next) {
+            Some(Ok(next)) => *pkt = next,
+            // What is behind that has no better chance.
+            Some(Err(reason)) => dev.drops.inc(reason),
+            None => (),
+        }
     }
 
     /// Takes a packet that is for this queue pair.

@@ -4,6 +4,8 @@
 //!
 //! It is moved to an earlier moment only. While packets and answers come and go it stays where it
 //! is, goes off once in a while, finds that it is too early, and is armed for what is next.
+//!
+//! Doorbells that wait for others ([`crate::bell`]) use it as well.
 
 use super::{
     object::{
@@ -45,6 +47,7 @@ impl HrTimerCallback for Qp {
     /// Runs in a softirq. The timer is disarmed by the owner of the half, who waits for this to
     /// return, so the half must not be owned here.
     fn run(this: ArcBorrow<'_, Self>, _ctx: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
+        this.bell.time_is_up();
         this.expired.store_release(1);
         Qp::schedule(this, Todo::TX);
         HrTimerRestart::NoRestart
@@ -59,10 +62,13 @@ impl Qp {
 
     /// Arms the timer for what the requester waits for.
     pub(super) fn arm(this: ArcBorrow<'_, Qp>, tx: &mut TxHalf) {
-        let Some(at) = tx.engine.next_timeout() else {
-            return;
-        };
+        if let Some(at) = tx.engine.next_timeout() {
+            Self::arm_for(this, tx, at);
+        }
+    }
 
+    /// Makes the timer go off at a moment at the latest.
+    pub(super) fn arm_for(this: ArcBorrow<'_, Qp>, tx: &mut TxHalf, at: u64) {
         if tx.timer.as_ref().is_some_and(|armed| armed.at <= at) {
             return;
         }

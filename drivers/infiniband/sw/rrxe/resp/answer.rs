@@ -173,6 +173,12 @@ where
             payload,
             len,
             dest: Dest::Connected,
+            // The first one may be longer.
+            alike: if ext == Ext::None {
+                npsn - job.sent - 1
+            } else {
+                0
+            },
         });
 
         (sent, last)
@@ -201,6 +207,7 @@ where
             payload: Payload::None,
             len: 0,
             dest: Dest::Connected,
+            alike: 0,
         })
     }
 }

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Doorbells of user space: which of them is answered at once, and which together with others.
+//!
+//! Whoever waits for the answer to a message wants it to be sent at once. Whoever posts one after
+//! another without looking at completions in between wants them to be sent together: packets, their
+//! acknowledgments and the events that they cause cost much less then. So the first doorbells of a
+//! row are answered at once, and later ones are counted until there is a batch of them. A timer
+//! that is short makes sure that the last ones of a row do not wait for long.
+//!
+//! How large a batch is depends on what the user does. If the timer goes off, there were fewer in
+//! the row, and next time as many are a batch; if a row goes on behind a batch, the next one is
+//! twice as large.
+//!
+//! # Nothing is left behind
+//!
+//! A work request is in the ring before its doorbell is counted. Who counts the first one arms the
+//! timer ([`Answer::Arm`]); the timer and whoever runs the requester call [`Bell::take`] first,
+//! which is fully ordered, and look at the ring after that. So a doorbell either is counted before
+//! `take()`, and its work request is seen, or finds no other and arms the timer.
+
+use crate::sync::Word;
+
+/// Doorbells of a row that are answered at once.
+const ALONE: u32 = 4;
+
+/// The largest batch.
+const MOST: u32 = 32;
+
+/// What to do about a doorbell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Run the requester.
+    Now,
+    /// Somebody will: nothing.
+    Later,
+    /// Arm the timer.
+    Arm,
+}
+
+/// The doorbells of a queue pair.
+///
+/// All words but `waiting` are guesses about the user. Two threads that ring at the same time may
+/// make them wrong, which costs a moment.
+#[derive(Debug)]
+pub(crate) struct Bell<W> {
+    /// What the user had consumed at the last doorbell.
+    consumed: W,
+    /// Doorbells since the user has consumed something.
+    row: W,
+    /// Doorbells that wait.
+    waiting: W,
+    /// How many are a batch.
+    batch: W,
+}
+
+impl<W: Word> Bell<W> {
+    /// Makes one that nobody has rung.
+    pub(crate) fn new() -> Self {
+        Self {
+            consumed: W::new(0),
+            row: W::new(0),
+            waiting: W::new(0),
+            batch: W::new(MOST),
+        }
+    }
+
+    /// Takes a doorbell. `consumed` differs from what it was if the user has consumed completions
+    /// meanwhile.
+    pub(crate) fn ring(&self, consumed: u32) -> Answer {
+        if self.consumed.load() != consumed {
+            self.consumed.store(consumed);
+            self.row.store(0);
+        }
+
+        let row = self.row.load().saturating_add(1);
+
+        self.row.store(row);
+        if row <= ALONE {
+            return Answer::Now;
+        }
+
+        let batch = self.batch.load();
+        let waiting = match self.waiting.update(|n| Some(n.saturating_add(1))) {
+            Ok(n) | Err(n) => n,
+        };
+
+        if waiting.saturating_add(1) >= batch {
+            self.take();
+            if row - ALONE > batch {
+                self.batch.store(batch.saturating_mul(2).min(MOST));
+            }
+            return Answer::Now;
+        }
+        if waiting == 0 {
+            Answer::Arm
+        } else {
+            Answer::Later
+        }
+    }
+
+    /// Takes care of those that wait: look at the ring after this. Returns how many there are.
+    pub(crate) fn take(&self) -> u32 {
+        match self.waiting.update(|_| Some(0)) {
+            Ok(n) | Err(n) => n,
+        }
+    }
+
+    /// The same, because the timer went off.
+    pub(crate) fn time_is_up(&self) {
+        let waiting = self.take();
+
+        if waiting != 0 {
+            self.batch.store(waiting);
+        }
+    }
+
+    /// Tells whether some wait; the answer may be old.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load() != 0
+    }
+}
