@@ -257,7 +257,7 @@ impl Cq {
             None => (Ring::Kernel(KernelRing::new(init.cqe)?), init.cqe, None),
         };
         let vector = dev.vector(init.comp_vector).ok_or(EINVAL)?;
-        let eq = vector.attach(&dev.cqs)?;
+        let eq = vector.attach(dev)?;
         let (cq_vector, cq_eq) = (vector.clone(), eq.clone());
         let made = dev.cqs.insert_with(GFP_KERNEL, |cqn| {
             Arc::pin_init(
