@@ -40,6 +40,7 @@ use crate::{
     },
     net::Flow,
     opcode,
+    srq::Srq,
     stats::Counter,
     wc::{
         Opcode,
@@ -71,7 +72,7 @@ pub(super) struct Env<'a, R> {
     pub(super) qp: &'a Qp,
     pub(super) ring: &'a mut R,
     pub(super) flow: Option<&'a Arc<Flow>>,
-    pub(super) cq: &'a Cq,
+    pub(super) cq: &'a Arc<Cq>,
     pub(super) ctx: Ctx,
     now: Cell<Option<u64>>,
 }
@@ -82,7 +83,7 @@ impl<'a, R> Env<'a, R> {
         qp: &'a Qp,
         ring: &'a mut R,
         flow: Option<&'a Arc<Flow>>,
-        cq: &'a Cq,
+        cq: &'a Arc<Cq>,
         ctx: Ctx,
     ) -> Self {
         Self {
@@ -276,7 +277,7 @@ impl<R> CqSink for Env<'_, R> {
             (Status::RnrRetryExc, _) => stats.inc(Counter::RnrRetryExceeded),
             _ => {}
         }
-        self.cq.complete(wc, self.ctx)
+        Cq::complete(self.cq.as_arc_borrow(), wc, self.ctx)
     }
 }
 
@@ -313,7 +314,7 @@ impl RecvQueue for Env<'_, RecvRing> {
         match &mut *self.ring {
             RecvRing::User(ring) => ring.recv(self.qp.sizes.max_recv_sge),
             RecvRing::Kernel(queue) => queue.recv(),
-            RecvRing::Shared(srq) => srq.take(),
+            RecvRing::Shared(srq) => Srq::take(srq.as_arc_borrow()),
         }
     }
 }
