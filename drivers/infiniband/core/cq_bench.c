@@ -10,13 +10,18 @@
  *   poll     completions, all there from the start, after one interrupt
  *   event    completions that come one by one, each of them announced
  *   pool     pairs of ib_cq_pool_get() and ib_cq_pool_put()
+ *
+ * With the name of a network interface behind COUNT, "alloc" uses the device
+ * that is on it; then it is no measure of the core alone, but a test of both.
  */
 #include <linux/completion.h>
 #include <linux/debugfs.h>
 #include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/netdevice.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <rdma/ib_verbs.h>
 
@@ -180,6 +185,8 @@ static int cqb_alloc(enum ib_poll_context ctx, unsigned int count, s64 *ns)
 			return PTR_ERR(cq);
 		ib_free_cq(cq);
 		cond_resched();
+		if (fatal_signal_pending(current))
+			return -EINTR;
 	}
 	*ns = ktime_to_ns(ktime_sub(ktime_get(), start));
 	return 0;
@@ -287,26 +294,52 @@ static int cqb_run(const char *measure, const char *name, unsigned int count)
 	return ret;
 }
 
+/* On a device of somebody else, who has to let it live as long as this takes. */
+static int cqb_run_on(const char *netdev, const char *measure, const char *ctx,
+		      unsigned int count)
+{
+	struct net_device *ndev;
+	int ret;
+
+	if (strcmp(measure, "alloc"))
+		return -EINVAL;
+	ndev = dev_get_by_name(&init_net, netdev);
+	if (!ndev)
+		return -ENODEV;
+	cqb_dev = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
+	dev_put(ndev);
+	if (!cqb_dev)
+		return -ENODEV;
+	ret = cqb_run(measure, ctx, count);
+	ib_device_put(cqb_dev);
+	return ret;
+}
+
 static ssize_t cqb_write(struct file *file, const char __user *ubuf, size_t len,
 			 loff_t *ppos)
 {
-	char buf[64], measure[16], ctx[24];
+	char buf[64], measure[16], ctx[24], netdev[IFNAMSIZ];
 	unsigned int count;
-	int ret;
+	int ret, words;
 
 	if (len >= sizeof(buf))
 		return -EINVAL;
 	if (copy_from_user(buf, ubuf, len))
 		return -EFAULT;
 	buf[len] = 0;
-	if (sscanf(buf, "%15s %23s %u", measure, ctx, &count) != 3)
+	words = sscanf(buf, "%15s %23s %u %15s", measure, ctx, &count, netdev);
+	if (words < 3)
 		return -EINVAL;
 
 	mutex_lock(&cqb_mutex);
-	ret = cqb_add_device();
-	if (!ret) {
-		ret = cqb_run(measure, ctx, count);
-		cqb_remove_device();
+	if (words == 4) {
+		ret = cqb_run_on(netdev, measure, ctx, count);
+	} else {
+		ret = cqb_add_device();
+		if (!ret) {
+			ret = cqb_run(measure, ctx, count);
+			cqb_remove_device();
+		}
 	}
 	mutex_unlock(&cqb_mutex);
 	return ret ?: len;

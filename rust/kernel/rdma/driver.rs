@@ -18,7 +18,8 @@
 //! - [`cq`], [`qp`], [`srq`], [`wr`], [`attr`]: what the operations are called with;
 //! - [`mem`]: memory that is registered, and memory that user space maps;
 //! - [`udata`]: what a user space library and its driver tell each other;
-//! - [`stats`], [`mad`]: counters, and how others ask for them.
+//! - [`stats`], [`mad`]: counters, and how others ask for them;
+//! - `trace`: trace events of the event queues of `rrxe`.
 //!
 //! As everywhere in [`rdma`](super), what names a symbol of `ib_core` is generic or `#[inline]`.
 //!
@@ -42,6 +43,8 @@ pub mod object;
 pub mod qp;
 pub mod srq;
 pub mod stats;
+#[cfg(CONFIG_RDMA_RRXE)]
+pub mod trace;
 pub mod udata;
 pub mod wr;
 

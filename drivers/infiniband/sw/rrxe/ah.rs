@@ -23,7 +23,10 @@ use kernel::{
         },
         Udata, //
     },
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    }, //
 };
 
 /// Where packets go, and where they seem to come from.
@@ -92,7 +95,8 @@ impl Av {
     }
 }
 
-/// What an address handle is at a time. It never changes; modifying the handle replaces it.
+/// What an address handle is at a time. It never changes; modifying the handle replaces it in the
+/// table, where all who send find it. The core keeps the first one, for its number.
 pub(crate) struct Ah {
     pub(crate) pd: Arc<Pd>,
     pub(crate) av: Av,
@@ -138,6 +142,40 @@ impl Ah {
             }
         }
         Ok(ah)
+    }
+
+    /// Changes where it leads to: the table gets another one with the same number. A packet that is
+    /// being sent may still go where it did.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such path, with nothing changed; `ENOMEM`.
+    pub(crate) fn modify(&self, attr: &AhAttr<'_>) -> Result {
+        let dev = &self.pd.dev;
+        let av = Av::from_attr(attr)?;
+        let new = Arc::new(
+            Self {
+                pd: self.pd.clone(),
+                flow: Flow::new(dev, &av, self.num)?,
+                av,
+                num: self.num,
+            },
+            GFP_KERNEL,
+        )?;
+
+        drop(dev.ahs.replace(GFP_KERNEL, self.num, new)?);
+        Ok(())
+    }
+
+    /// Where it leads to now.
+    pub(crate) fn info(&self) -> AhInfo {
+        let guard = rcu::read_lock();
+
+        self.pd
+            .dev
+            .ahs
+            .get(&guard, self.num)
+            .map_or_else(|| self.av.info(), |now| now.av.info())
     }
 
     /// Ends it. A packet that is being sent may still use it.

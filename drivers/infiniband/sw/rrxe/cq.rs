@@ -44,7 +44,9 @@ use core::mem::{
     size_of, //
 };
 use kernel::{
+    impl_has_work,
     new_spinlock_irq,
+    new_work,
     prelude::*,
     rdma::driver::{
         attr::CqInit,
@@ -58,11 +60,17 @@ use kernel::{
     sync::{
         rcu,
         Arc,
+        ArcBorrow,
         SpinLockIrq, //
     },
     time::{
         delay::fsleep,
         Delta, //
+    },
+    workqueue::{
+        self,
+        Work,
+        WorkItem, //
     }, //
 };
 
@@ -214,12 +222,28 @@ pub(crate) struct Cq {
     overflown: KWord,
     /// The queue pair that last has put off to answer a doorbell, or 0.
     belated: KWord,
+    /// Tells the owner that the queue is full. Not done by whoever finds out, who may own a half
+    /// of a queue pair or be called by the owner himself.
+    #[pin]
+    overflow: Work<Cq>,
     #[pin]
     ring: SpinLockIrq<Ring>,
     /// The offer of the ring to user space. Changed by operations that the core calls one at a
     /// time.
     #[pin]
     token: kernel::sync::Mutex<Option<MmapToken>>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Cq { self.overflow }
+}
+
+impl WorkItem for Cq {
+    type Pointer = Arc<Cq>;
+
+    fn run(this: Arc<Cq>) {
+        this.handle.error();
+    }
 }
 
 /// Answers with where a ring can be mapped.
@@ -259,7 +283,7 @@ impl Cq {
             None => (Ring::Kernel(KernelRing::new(init.cqe)?), init.cqe, None),
         };
         let vector = dev.vector(init.comp_vector).ok_or(EINVAL)?;
-        let eq = vector.attach(&dev.cqs)?;
+        let eq = vector.attach(dev)?;
         let (cq_vector, cq_eq) = (vector.clone(), eq.clone());
         let made = dev.cqs.insert_with(GFP_KERNEL, |cqn| {
             Arc::pin_init(
@@ -273,6 +297,7 @@ impl Cq {
                     handle,
                     overflown: Word::new(0),
                     belated: Word::new(0),
+                    overflow <- new_work!("Cq::overflow"),
                     ring <- new_spinlock_irq!(ring, "Cq::ring"),
                     token <- kernel::new_mutex!(token, "Cq::token"),
                 }),
@@ -305,6 +330,8 @@ impl Cq {
             drop(retired.wait());
         }
         self.unexpected();
+        // Nobody is left who could queue it, and this is not the last reference.
+        self.overflow.flush();
         self.vector.detach(&self.eq);
         let token = self.token.lock().take();
 
@@ -320,21 +347,21 @@ impl Cq {
     ///
     /// # Errors
     ///
-    /// If the queue is full. Its owner was told then, once.
-    pub(crate) fn complete(&self, wc: &Wc, ctx: Ctx) -> Result<(), Overflow> {
+    /// If the queue is full. Its owner is told so, once and soon.
+    pub(crate) fn complete(this: ArcBorrow<'_, Self>, wc: &Wc, ctx: Ctx) -> Result<(), Overflow> {
         let fire = {
-            let mut ring = self.ring.lock();
+            let mut ring = this.ring.lock();
 
             // Within the lock, since one producer at a time may fire.
-            ring.push(wc).map(|()| self.arm.fire(wc.is_solicited()))
+            ring.push(wc).map(|()| this.arm.fire(wc.is_solicited()))
         };
 
         match fire {
             Ok(true) => {
-                self.eq.raise(
+                this.eq.raise(
                     Event {
-                        cqn: self.cqn,
-                        generation: self.generation,
+                        cqn: this.cqn,
+                        generation: this.generation,
                     },
                     ctx,
                 );
@@ -342,8 +369,8 @@ impl Cq {
             }
             Ok(false) => Ok(()),
             Err(Overflow) => {
-                if Word::cmpxchg(&self.overflown, 0, 1).is_ok() {
-                    self.handle.error();
+                if Word::cmpxchg(&this.overflown, 0, 1).is_ok() {
+                    let _ = workqueue::system_bh().enqueue(Arc::from(this));
                 }
                 Err(Overflow)
             }
@@ -367,6 +394,12 @@ impl Cq {
         &self.eq
     }
 
+    /// Its number.
+    #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
+    pub(crate) fn cqn(&self) -> u32 {
+        self.cqn
+    }
+
     /// Makes up an event, of a generation that differs from the right one by `off`.
     #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
     pub(crate) fn inject(&self, off: u8, ctx: Ctx) {
@@ -387,12 +420,12 @@ impl Cq {
 
     /// Makes up a completion.
     #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
-    pub(crate) fn make_up(&self, ctx: Ctx) {
+    pub(crate) fn make_up(this: ArcBorrow<'_, Self>, ctx: Ctx) {
         let wc = Wc::failed(0, crate::wc::Status::WrFlush, crate::wc::Opcode::Send, 0);
 
-        if matches!(&*self.ring.lock(), Ring::Kernel(r) if r.len + 1 < r.slots.len()) {
+        if matches!(&*this.ring.lock(), Ring::Kernel(r) if r.len + 1 < r.slots.len()) {
             crate::debug::hostile::as_softirq(ctx, |ctx| {
-                let _ = self.complete(&wc, ctx);
+                let _ = Self::complete(this, &wc, ctx);
             });
         }
     }

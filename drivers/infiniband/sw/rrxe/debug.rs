@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | `event DEV CQN GEN COUNT` | events for a queue, of a generation; 256 is the one that it has |
 //! | `sweep DEV FIRST LAST COUNT` | the same for many numbers, of all generations in turn |
+//! | `recent DEV SPAN COUNT` | the same for the numbers around the one that was used last |
 //! | `random DEV SEED COUNT` | events that are any 32 bits |
 //! | `cqe DEV CQN COUNT` | flushed completions that nobody asked for, in a queue of the kernel |
 //! | `auto COUNT` | each queue makes events for itself: inside of its creation and destruction |
@@ -110,7 +111,8 @@ pub(crate) mod hostile {
             },
             bh,
             rcu,
-            Arc, //
+            Arc,
+            ArcBorrow, //
         },
         uaccess::UserSliceReader,
     };
@@ -118,11 +120,15 @@ pub(crate) mod hostile {
     /// How many events each queue makes for itself.
     static AUTO: Atomic<u32> = Atomic::new(0);
 
+    /// The number of the queue that was made or destroyed last.
+    static LAST: Atomic<u32> = Atomic::new(0);
+
     /// The most that one command does.
     const MOST: u32 = 1 << 20;
 
     /// Events of a queue for itself, at a moment when there is none to be expected.
     pub(crate) fn provoke(cq: &Cq) {
+        LAST.store(cq.cqn(), Relaxed);
         for i in 0..AUTO.load(Relaxed) {
             cq.inject(if i % 4 == 3 { 1 } else { 0 }, context(i));
         }
@@ -181,10 +187,10 @@ pub(crate) mod hostile {
         Ok(())
     }
 
-    fn on_cq(dev: &Device, cqn: u32, f: impl Fn(&Cq)) -> Result {
+    fn on_cq(dev: &Device, cqn: u32, f: impl Fn(ArcBorrow<'_, Cq>)) -> Result {
         let guard = rcu::read_lock();
 
-        f(&*dev.cqs.get(&guard, cqn).ok_or(ENOENT)?);
+        f(dev.cqs.get(&guard, cqn).ok_or(ENOENT)?);
         Ok(())
     }
 
@@ -254,8 +260,15 @@ pub(crate) mod hostile {
                 })
             }
             "sweep" => sweep(&dev, a, b, number(words.next())?),
+            "recent" => {
+                let last = LAST.load(Relaxed);
+
+                sweep(&dev, last.saturating_sub(a), last.saturating_add(a), b)
+            }
             "random" => random(&dev, a, b.min(MOST)),
-            "cqe" => (0..b.min(MOST)).try_for_each(|i| on_cq(&dev, a, |cq| cq.make_up(context(i)))),
+            "cqe" => (0..b.min(MOST)).try_for_each(|i| on_cq(&dev, a, |cq| {
+                Cq::make_up(cq, context(i));
+            })),
             _ => Err(EINVAL),
         };
 

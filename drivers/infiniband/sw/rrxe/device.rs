@@ -118,8 +118,8 @@ impl Device {
     fn new(ib: ARef<rdma::device::Device>, netdev: ARef<NetDevice>) -> Result<Arc<Self>> {
         let mut vectors = KVec::new();
 
-        for _ in 0..kernel::cpu::nr_cpu_ids() {
-            vectors.push(Vector::new()?, GFP_KERNEL)?;
+        for number in 0..kernel::cpu::nr_cpu_ids() {
+            vectors.push(Vector::new(number)?, GFP_KERNEL)?;
         }
         let (mac, mtu) = (mac_of(&netdev), params::mtu_for(netdev.mtu()));
         let guid = u64::from_ne_bytes(params::guid(mac));

@@ -13,6 +13,7 @@
 
 use crate::{
     cq::Cq,
+    device::Device,
     eq::{
         Eq,
         Event,
@@ -26,7 +27,12 @@ use kernel::{
     new_mutex,
     new_work,
     prelude::*,
+    rdma::{
+        self,
+        driver::trace, //
+    },
     sync::{
+        aref::ARef,
         atomic::{
             Atomic,
             Relaxed, //
@@ -58,6 +64,9 @@ const BUDGET: u32 = 64;
 #[pin_data]
 pub(crate) struct EventQueue {
     eq: Eq<KWord, KVec<KWord>>,
+    /// Of which device and vector it is.
+    ib: ARef<rdma::device::Device>,
+    vector: u32,
     cqs: Arc<Table<Cq>>,
     /// Events for which a handler was called. This and the next are the owner's to write.
     dispatched: Atomic<u64>,
@@ -92,7 +101,7 @@ impl EventQueue {
     /// that are made up can take the place of real ones, which are then left over.
     const USERS: usize = Self::SLOTS / 2;
 
-    fn new(cqs: &Arc<Table<Cq>>) -> Result<Arc<Self>> {
+    fn new(dev: &Device, vector: u32) -> Result<Arc<Self>> {
         let mut slots = KVec::with_capacity(Self::SLOTS, GFP_KERNEL)?;
 
         for _ in 0..Self::SLOTS {
@@ -103,7 +112,9 @@ impl EventQueue {
         Arc::pin_init(
             pin_init!(Self {
                 eq,
-                cqs: cqs.clone(),
+                ib: dev.ib().into(),
+                vector,
+                cqs: dev.cqs.clone(),
                 dispatched: Atomic::new(0),
                 stale: Atomic::new(0),
                 deferred: Atomic::new(0),
@@ -124,6 +135,7 @@ impl EventQueue {
     /// Leaves the events to the work item. Only for the owner; so it cannot be queued already.
     fn later(self: &Arc<Self>) {
         self.deferred.add(1u64, Relaxed);
+        trace::deferred(&self.ib, self.vector, self.eq.depth());
         let _ = workqueue::system_bh().enqueue(self.clone());
     }
 
@@ -136,8 +148,10 @@ impl EventQueue {
             core::ptr::eq(self, cq.event_queue()) && cq.handle_event(event.generation)
         });
         let count = if called {
+            trace::dispatched(&self.ib, self.vector, event.cqn, event.generation);
             &self.dispatched
         } else {
+            trace::stale(&self.ib, self.vector, event.cqn, event.generation);
             &self.stale
         };
 
@@ -155,6 +169,16 @@ impl EventQueue {
         }
     }
 
+    /// Puts an event into the queue; see [`Eq::push`].
+    fn push(&self, event: Event, keep: u32) -> Result<bool, PushError> {
+        let pushed = self.eq.push(event, keep);
+
+        if pushed.is_ok() {
+            trace::posted(&self.ib, self.vector, event.cqn, event.generation);
+        }
+        pushed
+    }
+
     /// Queues an event that is none, if there is room besides that for `users` real ones.
     ///
     /// # Context
@@ -163,7 +187,7 @@ impl EventQueue {
     #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
     pub(crate) fn inject(self: &Arc<Self>, event: Event, users: usize, ctx: Ctx) {
         crate::debug::hostile::as_softirq(ctx, |ctx| {
-            match (self.eq.push(event, users as u32), ctx) {
+            match (self.push(event, users as u32), ctx) {
                 (Ok(true), Ctx::Softirq) => self.drain(),
                 (Ok(true), Ctx::Method) => self.later(),
                 (Ok(false), _) => (),
@@ -179,7 +203,7 @@ impl EventQueue {
     ///
     /// Any but hard interrupts; bottom halves are off in [`Ctx::Softirq`].
     pub(crate) fn raise(self: &Arc<Self>, event: Event, ctx: Ctx) {
-        match (self.eq.push(event, 0), ctx) {
+        match (self.push(event, 0), ctx) {
             (Ok(true), Ctx::Softirq) => self.drain(),
             (Ok(true), Ctx::Method) => self.later(),
             (Ok(false), _) => (),
@@ -204,6 +228,7 @@ pub(crate) struct State {
 /// The event queues of a completion vector.
 #[pin_data]
 pub(crate) struct Vector {
+    number: u32,
     #[pin]
     queues: Mutex<KVec<Place>>,
 }
@@ -215,22 +240,25 @@ struct Place {
 
 impl Vector {
     /// Makes a vector without event queues.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new(number: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
-            pin_init!(Self { queues <- new_mutex!(KVec::new(), "Vector::queues") }),
+            pin_init!(Self {
+                number,
+                queues <- new_mutex!(KVec::new(), "Vector::queues"),
+            }),
             GFP_KERNEL,
         )
     }
 
     /// Finds room for the events of one more completion queue.
-    pub(crate) fn attach(&self, cqs: &Arc<Table<Cq>>) -> Result<Arc<EventQueue>> {
+    pub(crate) fn attach(&self, dev: &Device) -> Result<Arc<EventQueue>> {
         let mut queues = self.queues.lock();
 
         if let Some(place) = queues.iter_mut().find(|p| p.users < EventQueue::USERS) {
             place.users += 1;
             return Ok(place.eq.clone());
         }
-        let eq = EventQueue::new(cqs)?;
+        let eq = EventQueue::new(dev, self.number)?;
 
         queues.push(
             Place {

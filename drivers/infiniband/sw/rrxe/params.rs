@@ -3,7 +3,8 @@
 //! Limits and abilities.
 //!
 //! Applications and tests look at these values, so they are those of `rdma_rxe`, except for what
-//! this driver cannot do.
+//! this driver cannot do: write back persistent memory, which is what `FLUSH_PERSISTENT` promises
+//! (`rdma_rxe` promises it on all machines, and refuses to register memory of another kind).
 
 use kernel::rdma::driver::attr::DeviceAttr;
 
@@ -85,7 +86,6 @@ mod caps {
     pub(super) const MEM_MGT_EXTENSIONS: u64 = 1 << 21;
     pub(super) const MEM_WINDOW_TYPE_2B: u64 = 1 << 24;
     pub(super) const FLUSH_GLOBAL: u64 = 1 << 38;
-    pub(super) const FLUSH_PERSISTENT: u64 = 1 << 39;
     pub(super) const ATOMIC_WRITE: u64 = 1 << 40;
 }
 
@@ -134,7 +134,6 @@ pub(crate) fn device_attr(sys_image_guid: [u8; 8]) -> DeviceAttr {
             | caps::MEM_MGT_EXTENSIONS
             | caps::MEM_WINDOW
             | caps::FLUSH_GLOBAL
-            | caps::FLUSH_PERSISTENT
             | caps::MEM_WINDOW_TYPE_2B
             | caps::ATOMIC_WRITE,
         allow_user_unreg: true,

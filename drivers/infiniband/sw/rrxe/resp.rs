@@ -241,6 +241,27 @@ where
         self.expected = psn;
     }
 
+    /// Makes room for more READs and atomics that the other side may have outstanding, which is
+    /// what the empty `to` has. There is never less of it: what was answered may be asked for again.
+    pub(crate) fn grow(&mut self, mut to: V) {
+        let old = self.resources.len();
+
+        if to.len() <= old {
+            return;
+        }
+        for count in self.next.saturating_sub(old)..self.next {
+            if let (Some(from), Some(place)) = (
+                count
+                    .checked_rem(old)
+                    .and_then(|at| self.resources.get_mut(at)),
+                count.checked_rem(to.len()).and_then(|at| to.get_mut(at)),
+            ) {
+                *place = from.take();
+            }
+        }
+        self.resources = to;
+    }
+
     /// Changes attributes that may change while the queue pair works.
     pub(crate) fn configure(&mut self, cfg: RxConfig) {
         self.cfg = cfg;

@@ -33,7 +33,10 @@ use core::mem::{
     size_of, //
 };
 use kernel::{
-    new_mutex, new_spinlock_irq,
+    impl_has_work,
+    new_mutex,
+    new_spinlock_irq,
+    new_work,
     prelude::*,
     rdma::driver::{
         srq::{
@@ -47,12 +50,18 @@ use kernel::{
     },
     sync::{
         Arc,
+        ArcBorrow,
         Mutex,
         SpinLockIrq, //
     },
     uaccess::{
         UserPtr,
         UserSlice, //
+    },
+    workqueue::{
+        self,
+        Work,
+        WorkItem, //
     },
 };
 
@@ -78,6 +87,22 @@ pub(crate) struct Srq {
     state: SpinLockIrq<State>,
     #[pin]
     token: Mutex<Option<MmapToken>>,
+    /// Tells the owner that few work requests are left. Not done by whoever takes one of them, who
+    /// owns a half of a queue pair.
+    #[pin]
+    limit: Work<Srq>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Srq { self.limit }
+}
+
+impl WorkItem for Srq {
+    type Pointer = Arc<Srq>;
+
+    fn run(this: Arc<Srq>) {
+        this.handle.limit_reached();
+    }
 }
 
 fn geometry(max_wr: u32, max_sge: u8) -> Result<Geometry> {
@@ -142,6 +167,7 @@ impl Srq {
                 queue,
                 state <- new_spinlock_irq!(state, "Srq::state"),
                 token <- new_mutex!(token, "Srq::token"),
+                limit <- new_work!("Srq::limit"),
             }),
             GFP_KERNEL,
         )?;
@@ -217,6 +243,8 @@ impl Srq {
     /// Ends it. No queue pair uses it any more.
     #[doc(alias = "ib_destroy_srq")]
     pub(crate) fn destroy(&self) {
+        self.limit.flush();
+
         let token = self.token.lock().take();
 
         drop(token);
@@ -240,16 +268,19 @@ impl Srq {
         Ok(())
     }
 
-    /// Takes the next work request, and tells the owner if few are left.
+    /// Takes the next work request, and has the owner told if few are left.
     ///
     /// # Context
     ///
     /// Any but hard interrupts; no lock is held.
-    pub(crate) fn take(&self, area: &mut [u8]) -> Option<Result<RecvWqe, Malformed>> {
+    pub(crate) fn take(
+        this: ArcBorrow<'_, Self>,
+        area: &mut [u8],
+    ) -> Option<Result<RecvWqe, Malformed>> {
         let (wqe, few) = {
-            let mut state = self.state.lock();
+            let mut state = this.state.lock();
             let (wqe, left) = match &mut state.ring {
-                Ring::User(ring) => (ring.recv(area, self.max_sge), ring.pending()),
+                Ring::User(ring) => (ring.recv(area, this.max_sge), ring.pending()),
                 Ring::Kernel(queue) => (queue.recv(area), queue.pending()),
             };
             let few = wqe.is_some() && left < state.limit;
@@ -262,7 +293,7 @@ impl Srq {
         };
 
         if few {
-            self.handle.limit_reached();
+            let _ = workqueue::system_bh().enqueue(Arc::from(this));
         }
         wqe
     }

@@ -71,6 +71,15 @@ impl<T: Send + Sync + 'static> Table<T> {
         self.array.get(guard, index)
     }
 
+    /// Puts an object in the place of the one that has a number. A look-up finds one or the other.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if there is none, or `ENOMEM`.
+    pub(crate) fn replace(&self, gfp: Flags, index: u32, value: Arc<T>) -> Result<Retired<'_, T>> {
+        self.array.replace(gfp, index, value)
+    }
+
     /// Takes out an object: no look-up that begins later finds it. Any context.
     ///
     /// Those that began before may still use it: [`Retired::wait`] waits for them, and dropping

@@ -3,10 +3,7 @@
 //! The operations that the RDMA core calls. Nothing is decided here.
 
 use crate::{
-    ah::{
-        Ah,
-        Av, //
-    },
+    ah::Ah,
     arm,
     cq::Cq,
     device::Device,
@@ -173,14 +170,12 @@ impl Operations for Verbs {
         Ah::create(dev, pd, init, udata)
     }
 
-    fn modify_ah(_ah: &Arc<Ah>, attr: &AhAttr<'_>) -> Result {
-        Av::from_attr(attr)?;
-        // Nobody in the kernel does this, and user space cannot.
-        Err(EOPNOTSUPP)
+    fn modify_ah(ah: &Arc<Ah>, attr: &AhAttr<'_>) -> Result {
+        ah.modify(attr)
     }
 
     fn query_ah(ah: &Arc<Ah>) -> AhInfo {
-        ah.av.info()
+        ah.info()
     }
 
     fn destroy_ah(ah: &Arc<Ah>, sleepable: bool) {

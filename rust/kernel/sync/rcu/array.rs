@@ -12,7 +12,7 @@
 //!           insert_with()                f returned Ok                remove()
 //!  [free] ----------------> [reserved] ----------------> [published] ----------> [free]
 //!    ^                          |                                       |
-//!    +--------------------------+                                       +--> Retired
+//!    +--------------------------+                          replace()    +--> Retired
 //!           f returned Err
 //! ```
 //!
@@ -44,6 +44,14 @@
 //!     assert_eq!(array.get(&guard, index).map(|obj| *obj), Some(index * 2));
 //! }
 //! assert!(array.insert_at(GFP_KERNEL, index, obj.clone()).is_err());
+//!
+//! // Another object in its place, and back again.
+//! let other = Arc::new(0, GFP_KERNEL)?;
+//! let same = array.replace(GFP_KERNEL, index, other)?.wait();
+//! assert!(Arc::ptr_eq(&same, &obj));
+//! assert_eq!(array.get(&rcu::read_lock(), index).map(|obj| *obj), Some(0));
+//! drop(array.replace(GFP_KERNEL, index, same)?);
+//! assert!(array.replace(GFP_KERNEL, index + 1, obj.clone()).is_err());
 //!
 //! let same = array.remove(index).map(|retired| retired.wait());
 //! assert!(same.is_some_and(|same| Arc::ptr_eq(&same, &obj)));
@@ -283,6 +291,46 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
         let node: &'g Node<T> = unsafe { node.as_ref() };
 
         Some(node.value.as_arc_borrow())
+    }
+
+    /// Puts an object in the place of the one that has a number, and returns that one. A look-up
+    /// finds one or the other. With `GFP_ATOMIC` in any context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if there is none, or `ENOMEM`.
+    pub fn replace(&self, gfp: Flags, index: u32, value: Arc<T>) -> Result<Retired<'_, T>> {
+        let node = KBox::new(
+            Node {
+                rcu: Opaque::uninit(),
+                value,
+            },
+            gfp,
+        )?;
+        let new = KBox::into_raw(node);
+        let old = self.locked(|xa| {
+            // SAFETY: The lock is held. A reserved entry looks like none.
+            if unsafe { bindings::xa_load(xa, index as c_ulong) }.is_null() {
+                return null_mut();
+            }
+            // INVARIANT: The entry comes from `KBox::into_raw`.
+            // SAFETY: The lock is held; the pointer has the alignment of a `Node`. The entry is
+            // there, so no memory is needed. Storing has release semantics.
+            unsafe { bindings::__xa_store(xa, index as c_ulong, new.cast(), 0) }
+        });
+
+        match NonNull::new(old.cast()) {
+            // INVARIANT: The array has given the node away.
+            Some(node) => Ok(Retired {
+                node,
+                deferred: &self.deferred,
+            }),
+            None => {
+                // SAFETY: It was not stored, so it is ours again.
+                drop(unsafe { KBox::from_raw(new) });
+                Err(ENOENT)
+            }
+        }
     }
 
     /// Takes out an object. No look-up that begins later finds it, and its number may be used

@@ -540,6 +540,54 @@ fn repeated_requests() {
     }
 }
 
+/// What was answered is still known when there is room for more READs and atomics.
+#[test]
+fn room_for_more() {
+    let mut world = world(Setup {
+        resources: 3,
+        ..Setup::QUIET
+    });
+    let add = Work::FetchAdd {
+        va: va(DST, 0),
+        rkey: DST,
+        add: 5,
+    };
+    let ask = |world: &mut World, request: &[u8]| {
+        world.nodes[1].receive(request.to_vec());
+        world.nodes[1].work();
+        world.nodes[1].host.out.pop_front().unwrap()
+    };
+    let mut said = Vec::new();
+
+    for id in 0..5 {
+        world.nodes[0].post(id, SIG, add, &[(DST, 8, 8)]);
+        world.nodes[0].work();
+        let request = world.nodes[0].host.out.pop_front().unwrap();
+        let answer = ask(&mut world, &request);
+
+        world.nodes[0].receive(answer.clone());
+        world.nodes[0].work();
+        said.push((request, answer));
+    }
+    assert_eq!(sent(&world).len(), 5);
+    let after = world.nodes[1].bytes(DST, 0, 8).to_vec();
+
+    for room in [8, 2, 11] {
+        world.nodes[1].rx.grow((0..room).map(|_| None).collect());
+        for (request, answer) in &said[2..] {
+            let again = ask(&mut world, request);
+
+            // Without IP header and ICRC.
+            assert_eq!(
+                again[28..again.len() - 4],
+                answer[28..answer.len() - 4],
+                "{room}"
+            );
+        }
+    }
+    assert_eq!(world.nodes[1].bytes(DST, 0, 8), after);
+}
+
 /// The rest of a READ whose end was lost, in the two ways to answer it.
 #[test]
 fn rest_of_a_read() {

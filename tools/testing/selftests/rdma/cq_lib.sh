@@ -446,7 +446,7 @@ cq_link_add()
 	cq_do "$@" rdma link add "$name" type "$DEV_TYPE" netdev "$netdev" || return
 	cq_wait 5 test -d "/sys/class/infiniband/$name" || return
 	cq_wait 5 cq_has_uverbs "$name" || return
-	if [ "$DEV_TYPE" = rxe ]; then
+	if [ "$DEV_TYPE" != siw ]; then
 		cq_wait 10 cq_gid "$name" "$addr" || return
 	fi
 	cq_wait 10 grep -q ACTIVE "/sys/class/infiniband/$name/ports/1/state"
@@ -498,9 +498,17 @@ cq_t1_down()
 # T2: two devices in two namespaces.
 cq_t2_up()
 {
+	cq_load_device_modules || return
+	cq_t2_net || return
+	cq_link_add cqda cqva "$CQ_IP_A" ip netns exec cqa || return
+	cq_link_add cqdb cqvb "$CQ_IP_B" ip netns exec cqb
+}
+
+# The namespaces and the network between them.
+cq_t2_net()
+{
 	local n
 
-	cq_load_device_modules || return
 	cq_defer cq_t2_down
 	for n in cqa cqb; do
 		cq_do ip netns add "$n" || return
@@ -512,8 +520,6 @@ cq_t2_up()
 	cq_do ip -n cqb addr add "$CQ_IP_B/24" dev cqvb
 	cq_do ip -n cqa link set cqva up
 	cq_do ip -n cqb link set cqvb up
-	cq_link_add cqda cqva "$CQ_IP_A" ip netns exec cqa || return
-	cq_link_add cqdb cqvb "$CQ_IP_B" ip netns exec cqb
 }
 
 cq_t2_down()
@@ -528,6 +534,31 @@ cq_t2_down()
 	done
 	cq_wait 10 test ! -d /sys/class/infiniband/cqda
 	cq_wait 10 test ! -d /sys/class/infiniband/cqdb
+}
+
+# cq_netem MODEL...: what happens to packets of T2 on their way, in both
+# directions; without arguments nothing does.
+cq_netem()
+{
+	local n rc=0
+
+	for n in a b; do
+		ip netns exec "cq$n" tc qdisc del dev "cqv$n" root 2> /dev/null
+		[ $# -eq 0 ] || cq_do ip netns exec "cq$n" tc qdisc add dev "cqv$n" root netem \
+			limit 10000 "$@" || rc=1
+	done
+	return "$rc"
+}
+
+# How many packets netem has lost, doubled or held up in T2.
+cq_netem_seen()
+{
+	local n
+
+	for n in a b; do
+		ip netns exec "cq$n" tc -s qdisc show dev "cqv$n"
+	done | tee -a "$CQ_LOG" | awk '$1 == "Sent" { gsub(",", ""); n += $4 } /dropped/ {
+		sub(/.*dropped /, ""); d += $1 } END { print n + 0, d + 0 }'
 }
 
 # ---------------------------------------------------------------- pairs

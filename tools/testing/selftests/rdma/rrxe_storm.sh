@@ -7,7 +7,10 @@
 # wrong generations, and completions that nobody has asked for. Nothing may
 # happen but that work is done. Needs CONFIG_RDMA_RRXE_HOSTILE.
 #
-# Environment: STORM_SECONDS=N, how long each storm lasts (default 15).
+# Environment:
+#   STORM_SECONDS=N    how long each storm lasts (default 15)
+#   STORM_CYCLES=N     how many queues of the kernel are allocated and freed
+#                      behind each other in one of them (default 3000)
 
 # The steps are called by name:
 # shellcheck disable=SC2329,SC2034
@@ -17,9 +20,12 @@ DEV_TYPE=rrxe
 . "$(dirname "$0")/cq_lib.sh"
 
 SAMPLE=rust_rdma_cq
+BENCH=ib_cq_bench
+RUN=/sys/kernel/debug/ib_cq_bench/run
 INJECT=/sys/kernel/debug/rrxe/eq_inject
 STATE=/sys/kernel/debug/rrxe/eq_state
 STORM_SECONDS=${STORM_SECONDS:-15}
+STORM_CYCLES=${STORM_CYCLES:-3000}
 STORM_CPU=1
 WORK_CPU=0
 # Queues are numbered from 1 on and cyclically.
@@ -36,6 +42,7 @@ t_up()
 {
 	[ -e "$INJECT" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
 	cq_t1_up || return "$CQ_FATAL"
+	cq_modprobe "$BENCH" || return "$CQ_FATAL"
 	[ -e "$INJECT" ] || { cq_bad "no $INJECT"; return "$CQ_FATAL"; }
 	[ "$(nproc)" -gt 1 ] || { STORM_CPU=0; cq_msg "only one CPU"; }
 }
@@ -104,6 +111,22 @@ kernel_work()
 	done
 }
 
+# Queues of the kernel without traffic, which is a lot faster.
+many_work()
+{
+	local n ctx start=$SECONDS
+
+	n=$((($(cq_few "$STORM_CYCLES") + 2) / 3))
+	for ctx in SOFTIRQ WORKQUEUE UNBOUND_WORKQUEUE; do
+		cq_note "$n times $ctx"
+		taskset -c "$WORK_CPU" bash -c 'echo "$1" > "$2"' many \
+			"alloc $ctx $n $CQ_IF" "$RUN" 2>> "$CQ_LOG" ||
+			cq_bad "no queue in context $ctx" || return
+		WORK=$((WORK + n))
+	done
+	cq_msg "$WORK queues in $((SECONDS - start)) s"
+}
+
 # Queues of user space: one cycle is a queue with a channel for events. Events
 # that nobody armed for are allowed, what counts is that nothing breaks.
 user_work()
@@ -162,10 +185,12 @@ weather()
 
 EVENTS="sweep $CQ_DEV 1 $LAST_CQN 5"
 RANDOM_EVENTS="random $CQ_DEV SEED 2000"
+RECENT_EVENTS="recent $CQ_DEV 4 200"
 
 t_kernel_sweep()	{ weather kernel_work "$EVENTS"; }
 t_kernel_random()	{ weather kernel_work "$RANDOM_EVENTS"; }
 t_kernel_all()		{ weather kernel_work "$EVENTS" "$RANDOM_EVENTS"; }
+t_kernel_many()		{ weather many_work "$RECENT_EVENTS" "$RANDOM_EVENTS"; }
 t_user_sweep()		{ weather user_work "$EVENTS"; }
 t_user_random()		{ weather user_work "$RANDOM_EVENTS"; }
 
@@ -181,6 +206,7 @@ with_auto()
 }
 
 t_kernel_auto()	{ with_auto weather kernel_work "$RANDOM_EVENTS"; }
+t_many_auto()	{ with_auto weather many_work "$RECENT_EVENTS"; }
 t_user_auto()	{ with_auto weather user_work "$RANDOM_EVENTS"; }
 
 # After all that it works as before.
@@ -197,6 +223,7 @@ t_after()
 end_unload()
 {
 	! cq_loaded "$SAMPLE" || cq_do rmmod "$SAMPLE"
+	cq_rmmod "$BENCH"
 	cq_t1_down
 	cq_rmmod rrxe || { cq_bad "the module does not go"; return; }
 	! cq_loaded rrxe || cq_bad "the module is still there"
@@ -205,12 +232,14 @@ end_unload()
 cq_init rrxe_storm
 cq_need_device
 cq_need python3 taskset dmesg
-cq_need_module "$SAMPLE"
+cq_need_module "$SAMPLE" "$BENCH"
 cq_main \
 	t_up "a device that can be hostile" \
 	t_kernel_sweep "kernel queues, events for all numbers" \
 	t_kernel_random "kernel queues, random events" \
 	t_kernel_all "kernel queues, both" \
+	t_kernel_many "many kernel queues, both" \
+	t_many_auto "many kernel queues, events from within" \
 	t_kernel_auto "kernel queues, events from within" \
 	t_user_sweep "user queues, events for all numbers" \
 	t_user_random "user queues, random events" \

@@ -252,6 +252,10 @@ impl Qp {
             Entry::StartReceiving => {
                 KVVec::from_elem(None, usize::from(new.max_dest_rd_atomic), GFP_KERNEL)?
             }
+            // The send queue is drained, the other side's is not: what it asked for stays.
+            Entry::Nothing if new.max_dest_rd_atomic > attrs.max_dest_rd_atomic => {
+                KVVec::from_elem(None, usize::from(new.max_dest_rd_atomic), GFP_KERNEL)?
+            }
             _ => KVVec::new(),
         };
         let mut tx = this.tx.own();
@@ -304,7 +308,10 @@ impl Qp {
                 rx.engine
                     .start(rx_config, resources, Psn::new(attrs.rq_psn & Psn::MASK));
             }
-            _ => rx.engine.configure(rx_config),
+            _ => {
+                rx.engine.configure(rx_config);
+                rx.engine.grow(resources);
+            }
         }
         match entry {
             Entry::StartSending => {

@@ -45,6 +45,7 @@ use crate::{
         Train, //
     },
     opcode,
+    srq::Srq,
     stats::Counter,
     wc::{
         Opcode,
@@ -77,7 +78,7 @@ pub(super) struct Env<'a, R> {
     pub(super) qp: &'a Qp,
     pub(super) ring: &'a mut R,
     pub(super) flow: Option<&'a Arc<Flow>>,
-    pub(super) cq: &'a Cq,
+    pub(super) cq: &'a Arc<Cq>,
     pub(super) ctx: Ctx,
     now: Cell<Option<u64>>,
     /// Packets that wait for those that come after them.
@@ -99,7 +100,7 @@ impl<'a, R> Env<'a, R> {
         qp: &'a Qp,
         ring: &'a mut R,
         flow: Option<&'a Arc<Flow>>,
-        cq: &'a Cq,
+        cq: &'a Arc<Cq>,
         ctx: Ctx,
     ) -> Self {
         Self {
@@ -354,7 +355,7 @@ impl<R> CqSink for Env<'_, R> {
             (Status::RnrRetryExc, _) => stats.inc(Counter::RnrRetryExceeded),
             _ => {}
         }
-        self.cq.complete(wc, self.ctx)
+        Cq::complete(self.cq.as_arc_borrow(), wc, self.ctx)
     }
 }
 
@@ -391,7 +392,7 @@ impl RecvQueue for Env<'_, RecvRing> {
         match &mut *self.ring {
             RecvRing::User(ring) => ring.recv(area, self.qp.sizes.max_recv_sge),
             RecvRing::Kernel(queue) => queue.recv(area),
-            RecvRing::Shared(srq) => srq.take(area),
+            RecvRing::Shared(srq) => Srq::take(srq.as_arc_borrow(), area),
         }
     }
 }

@@ -54,7 +54,9 @@ use crate::{
 };
 use kernel::{
     net::skb::SkBuffList,
+    new_condvar,
     new_mutex,
+    new_spinlock_irq,
     new_work,
     prelude::*,
     rdma::driver::{
@@ -73,15 +75,15 @@ use kernel::{
             Exclusive, //
         },
         Arc,
-        Mutex, //
+        CondVar,
+        Mutex,
+        SpinLockIrq, //
     },
     time::{
-        delay::fsleep,
         hrtimer::{
             ArcHrTimerHandle,
             HrTimer, //
         },
-        Delta,
         Instant,
         Monotonic, //
     },
@@ -108,17 +110,25 @@ const GSI_QKEY: u32 = 0x8001_0000;
 ///
 /// The word says who is the owner, and makes sure that nothing is left undone. The cell would let
 /// only one at the data in any case, and it never fails if the word is right.
+#[pin_data]
 pub(super) struct Half<T> {
     owner: Owner<KWord>,
     data: Exclusive<T>,
+    /// Held to begin to sleep until there is no owner, and to wake up who does.
+    #[pin]
+    sleepers: SpinLockIrq<()>,
+    #[pin]
+    left: CondVar,
 }
 
 impl<T> Half<T> {
-    fn new(data: T) -> Self {
-        Self {
+    fn new(data: T) -> impl PinInit<Self> {
+        pin_init!(Self {
             owner: Owner::new(),
             data: Exclusive::new(data),
-        }
+            sleepers <- new_spinlock_irq!((), "rrxe::Half::sleepers"),
+            left <- new_condvar!("rrxe::Half::left"),
+        })
     }
 
     /// Becomes the owner, or makes the owner look for work again.
@@ -141,29 +151,51 @@ impl<T> Half<T> {
         self.data.try_borrow()
     }
 
-    /// Becomes the owner, for a change that others must not see half done.
+    /// Becomes the owner, for a change that others must not see half done. Sleeps while there is
+    /// another one.
     ///
     /// # Context
     ///
-    /// Process context, may sleep. An owner that does not sleep leaves after a few packets, so
-    /// looking again a little later is all that is needed.
+    /// Process context, may sleep.
     pub(super) fn own(&self) -> Borrowed<'_, T> {
         loop {
-            if let Some(data) = self.try_own() {
+            let mut sleepers = self.sleepers.lock();
+
+            // Under the lock: the owner that sees who waits takes it before it wakes anybody up,
+            // and so comes when this one sleeps.
+            while !self.owner.own_or_wait() {
+                self.left.wait(&mut sleepers);
+            }
+            drop(sleepers);
+            if let Some(data) = self.data.try_borrow() {
                 return data;
             }
-            fsleep(Delta::from_micros(20));
+            // It is not left as long as somebody is at the data.
+            kernel::warn_on_once!(true);
+            let _ = self.owner.release();
         }
+    }
+
+    /// Wakes up all who wait for the owner to leave.
+    #[cold]
+    fn wake(&self) {
+        let _sleepers = self.sleepers.lock();
+
+        self.left.notify_all();
     }
 
     /// Stops being the owner unless there is more to do, which the result says.
     pub(super) fn release<'a>(&'a self, data: Borrowed<'a, T>) -> Option<Borrowed<'a, T>> {
         drop(data);
-        if self.owner.release() != Released::Again {
-            return None;
+        match self.owner.release() {
+            Released::Idle => None,
+            Released::Wake => {
+                self.wake();
+                None
+            }
+            // The word still is ours.
+            Released::Again => self.data.try_borrow(),
         }
-        // The word still is ours.
-        self.data.try_borrow()
     }
 
     /// Stops being the owner. If there is more to do, the result says so, and somebody has to take
@@ -172,10 +204,16 @@ impl<T> Half<T> {
         let mut again = false;
 
         drop(data);
-        while self.owner.release() == Released::Again {
-            again = true;
+        loop {
+            match self.owner.release() {
+                Released::Again => again = true,
+                Released::Wake => {
+                    self.wake();
+                    return again;
+                }
+                Released::Idle => return again,
+            }
         }
-        again
     }
 }
 
@@ -243,7 +281,9 @@ pub(crate) struct Qp {
     pub(super) expired: KWord,
     /// Doorbells of user space.
     pub(super) bell: Bell<KWord>,
+    #[pin]
     pub(super) tx: Half<TxHalf>,
+    #[pin]
     pub(super) rx: Half<RxHalf>,
     /// Responses that came while the half had an owner.
     #[pin]
@@ -582,8 +622,8 @@ impl Parts<'_> {
                 todo: KWord::new(Todo::NONE.0),
                 expired: KWord::new(0),
                 bell: Bell::new(),
-                tx: Half::new(tx),
-                rx: Half::new(rx),
+                tx <- Half::new(tx),
+                rx <- Half::new(rx),
                 responses <- SkBuffList::new(),
                 requests <- SkBuffList::new(),
                 in_flight,
