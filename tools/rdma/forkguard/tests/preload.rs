@@ -190,6 +190,16 @@ fn field_of_a_small_allocation_is_refused() {
 }
 
 #[test]
+fn piece_of_a_stack_is_called_so() {
+    let run = guarded("warn", "stack", &[]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let finding = &run.only()["findings"][0];
+    assert_eq!(finding["mapping"], "[stack]");
+    assert_eq!(finding["neighbours"][0], "a stack ([stack])");
+    assert_eq!(guarded("reject", "stack", &[]).status, 11);
+}
+
+#[test]
 fn what_the_library_does_counts_and_not_what_it_says() {
     for says in ["0", "2"] {
         let run = guarded("reject", "field", &[("FAKE_SAYS", says)]);
