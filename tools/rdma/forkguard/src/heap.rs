@@ -183,8 +183,7 @@ mod tests {
     #[test]
     fn real_arena() {
         std::thread::spawn(|| {
-            // SAFETY: Plain allocations, which stay.
-            let addr = unsafe { libc::malloc(100) }.addr();
+            let addr = crate::sys::malloc(100).addr();
             let mapping = crate::maps::all()
                 .into_iter()
                 .find(|m| m.range.contains(&addr))

@@ -10,15 +10,19 @@
 
 mod guard;
 mod heap;
+#[cfg(test)]
+#[path = "../tests/json/mod.rs"]
+mod json;
 mod maps;
 mod pages;
 mod real;
 mod report;
+mod sys;
 
 use guard::{guard, Guard, Says};
-use libc::{c_int, c_uint, c_void};
 use real::Symbol;
 use std::cell::Cell;
+use std::ffi::{c_int, c_uint, c_void};
 use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -63,9 +67,7 @@ thread_local! {
 
 /// Runs `f`, unless this is a child or we are in here already; a panic in it changes nothing.
 fn look<R>(default: R, f: impl FnOnce(&'static Guard) -> R) -> R {
-    // SAFETY: Has no requirements.
-    let pid = unsafe { libc::getpid() };
-    if OWNER.load(Ordering::Relaxed) != pid {
+    if OWNER.load(Ordering::Relaxed) != sys::getpid() {
         return default;
     }
     // Not there any more when a thread ends.
@@ -103,7 +105,7 @@ macro_rules! call {
                 unsafe { f($($arg),*) }
             }
             None => {
-                real::set_errno(libc::ENOSYS);
+                real::set_errno(sys::ENOSYS);
                 $fail
             }
         }
@@ -171,7 +173,7 @@ fn register(
         if !look(true, |guard| {
             guard.before_reg(name, &range, access & ON_DEMAND != 0, says())
         }) {
-            real::set_errno(libc::EINVAL);
+            real::set_errno(sys::EINVAL);
             return std::ptr::null_mut();
         }
         let mr = real();
@@ -179,7 +181,7 @@ fn register(
         look((), |guard| {
             if !mr.is_null() {
                 guard.after_reg(mr.addr(), range);
-            } else if failed == libc::ENOMEM || failed == libc::EAGAIN {
+            } else if failed == sys::ENOMEM || failed == sys::EAGAIN {
                 // The second is what madvise() makes of the first.
                 guard.no_memory(name, &range);
             }
@@ -316,7 +318,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         if !look(true, |guard| {
             guard.before_reg("ibv_rereg_mr", &range, odp, says())
         }) {
-            real::set_errno(libc::EINVAL);
+            real::set_errno(sys::EINVAL);
             return ERR_INPUT;
         }
         let old = look(None, |guard| guard.before_dereg(mr.addr()));
@@ -344,7 +346,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
     inside("ibv_dereg_mr", |_| {
         let handle = mr.addr();
         let old = look(None, |guard| guard.before_dereg(handle));
-        let rc = call!(REAL, Fn, libc::ENOSYS, mr);
+        let rc = call!(REAL, Fn, sys::ENOSYS, mr);
         if let Some(old) = old.filter(|_| rc != 0) {
             look((), |guard| guard.dereg_failed(handle, old));
         }
@@ -361,7 +363,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut IbvMr) -> c_int {
 pub unsafe extern "C" fn ibv_fork_init() -> c_int {
     static REAL: Symbol = Symbol::new(c"ibv_fork_init");
     inside("ibv_fork_init", |_| {
-        let rc = call!(REAL, unsafe extern "C" fn() -> c_int, libc::ENOSYS);
+        let rc = call!(REAL, unsafe extern "C" fn() -> c_int, sys::ENOSYS);
         look((), |guard| guard.fork_init(rc));
         rc
     })
@@ -376,18 +378,18 @@ pub unsafe extern "C" fn ibv_fork_init() -> c_int {
 pub unsafe extern "C" fn madvise(addr: *mut c_void, length: usize, advice: c_int) -> c_int {
     // SAFETY: As the caller promises.
     let real = || unsafe { real::madvise(addr, length, advice) };
-    let ours = advice == libc::MADV_DONTFORK || advice == libc::MADV_DOFORK;
+    let ours = advice == sys::MADV_DONTFORK || advice == sys::MADV_DOFORK;
     let Some(range) = range_of(addr, length).filter(|_| ours) else {
         return real();
     };
-    let dontfork = advice == libc::MADV_DONTFORK;
+    let dontfork = advice == sys::MADV_DONTFORK;
     if PROBED.try_with(Cell::get).ok().flatten().is_some() {
         PROBED.set(PROBED.get().map(|seen| seen || dontfork));
         return real();
     }
     let by = INSIDE.try_with(Cell::get).ok().flatten();
     if dontfork && by.is_none() && !look(true, |guard| guard.before_dontfork(&range)) {
-        real::set_errno(libc::EINVAL);
+        real::set_errno(sys::EINVAL);
         return -1;
     }
     let rc = real();
@@ -405,11 +407,9 @@ extern "C" fn finish() {
 }
 
 extern "C" fn start() {
-    // SAFETY: Have no requirements; the function stays, since a preloaded library does.
-    unsafe {
-        OWNER.store(libc::getpid(), Ordering::Relaxed);
-        libc::atexit(finish);
-    }
+    OWNER.store(sys::getpid(), Ordering::Relaxed);
+    // The function stays, since a preloaded library does.
+    sys::atexit(finish);
     // Reads the environment while it is what it was.
     look((), |_| ());
 }

@@ -2,8 +2,8 @@
 
 //! The functions behind ours.
 
-use libc::{c_int, c_void};
-use std::ffi::CStr;
+use crate::sys;
+use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A function that is looked up when it is needed first.
@@ -26,7 +26,7 @@ impl Symbol {
         let mut addr = self.addr.load(Ordering::Relaxed);
         if addr == 0 {
             // SAFETY: The name is a string, and RTLD_NEXT is always allowed.
-            addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }.expose_provenance();
+            addr = unsafe { sys::dlsym(sys::RTLD_NEXT, self.name.as_ptr()) }.expose_provenance();
             if addr == 0 {
                 addr = self.in_private_library()?;
             }
@@ -40,16 +40,16 @@ impl Symbol {
         // SAFETY: A constant string. With RTLD_NOLOAD nothing is run. The reference that this
         // takes is kept, so the address stays valid.
         let library = unsafe {
-            libc::dlopen(
+            sys::dlopen(
                 c"libibverbs.so.1".as_ptr(),
-                libc::RTLD_NOW | libc::RTLD_NOLOAD,
+                sys::RTLD_NOW | sys::RTLD_NOLOAD,
             )
         };
         if library.is_null() {
             return None;
         }
         // SAFETY: The library is open, the name a string.
-        let addr = unsafe { libc::dlsym(library, self.name.as_ptr()) }.expose_provenance();
+        let addr = unsafe { sys::dlsym(library, self.name.as_ptr()) }.expose_provenance();
         (addr != 0).then_some(addr)
     }
 }
@@ -61,7 +61,7 @@ impl Symbol {
 /// As for `madvise()`.
 pub(crate) unsafe fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     // SAFETY: As the caller promises.
-    let rc = unsafe { libc::syscall(libc::SYS_madvise, addr, len, advice) };
+    let rc = unsafe { sys::syscall(sys::SYS_MADVISE, addr, len, advice) };
     // It is 0 or -1.
     if rc == 0 {
         0
@@ -73,19 +73,18 @@ pub(crate) unsafe fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_
 /// The value of errno.
 pub(crate) fn errno() -> c_int {
     // SAFETY: The address is valid in the thread.
-    unsafe { *libc::__errno_location() }
+    unsafe { *sys::__errno_location() }
 }
 
 /// Sets errno.
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: As above.
-    unsafe { *libc::__errno_location() = value }
+    unsafe { *sys::__errno_location() = value }
 }
 
 /// The size of ordinary pages.
 pub(crate) fn page_size() -> usize {
-    // SAFETY: Has no requirements.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let size = sys::sysconf(sys::SC_PAGESIZE);
     // It cannot fail.
     usize::try_from(size)
         .ok()
@@ -95,10 +94,10 @@ pub(crate) fn page_size() -> usize {
 
 /// A page or more of memory that nobody uses.
 pub(crate) fn map(size: usize) -> Option<*mut c_void> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
     // SAFETY: New memory is in nobody's way.
-    let addr = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, flags, -1, 0) };
-    (addr != libc::MAP_FAILED).then_some(addr)
+    let addr = unsafe { sys::mmap(std::ptr::null_mut(), size, sys::PROT_READ, flags, -1, 0) };
+    (addr != sys::MAP_FAILED).then_some(addr)
 }
 
 /// Gives it back.
@@ -108,5 +107,5 @@ pub(crate) fn map(size: usize) -> Option<*mut c_void> {
 /// `addr` and `size` must be those of [`map`], and nobody may use it any more.
 pub(crate) unsafe fn unmap(addr: *mut c_void, size: usize) {
     // SAFETY: As the caller promises.
-    unsafe { libc::munmap(addr, size) };
+    unsafe { sys::munmap(addr, size) };
 }

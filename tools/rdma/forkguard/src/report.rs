@@ -254,6 +254,7 @@ pub(crate) fn frames(text: &str, own: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::{self, Value};
 
     fn example() -> Summary {
         Summary {
@@ -276,14 +277,14 @@ mod tests {
 
     #[test]
     fn json_can_be_read() {
-        let value: serde_json::Value = serde_json::from_str(&example().json()).unwrap();
+        let value = json::parse(&example().json());
         assert_eq!(value["program"], "a \"b\"\\\n");
-        assert_eq!(value["maps_limit"], serde_json::Value::Null);
+        assert_eq!(value["maps_limit"], Value::Null);
         assert_eq!(value["findings"][0]["stake"][1][0], "0x1020");
         assert_eq!(value["findings"][0]["rejected"], true);
         let mut with_limit = example();
         with_limit.maps_limit = Some(65530);
-        let value: serde_json::Value = serde_json::from_str(&with_limit.json()).unwrap();
+        let value = json::parse(&with_limit.json());
         assert_eq!(value["maps_limit"], 65530);
     }
 

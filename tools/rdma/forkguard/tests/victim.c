@@ -114,6 +114,15 @@ int main(int argc, char **argv)
 		b = ibv_reg_mr(&page, map + page / 2, page / 2, 1);
 		return !b;
 	}
+	if (!strcmp(what, "stack")) {
+		char local[64];
+
+		/* Whoever looks at it does so later, in a child. */
+		a = ibv_reg_mr(&page, local, sizeof(local), 1);
+		if (!a)
+			return errno == EINVAL ? 11 : 3;
+		return ibv_dereg_mr(a);
+	}
 	if (!strcmp(what, "left"))
 		return madvise(map + page, page, MADV_DONTFORK) ? 2 : 0;
 	if (!strcmp(what, "unmapped"))

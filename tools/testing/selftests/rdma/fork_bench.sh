@@ -18,7 +18,7 @@
 t_device()
 {
 	cq_load_device_modules || return "$CQ_FATAL"
-	fork_build || return
+	fork_build fork_victim || return
 	cq_t1_up || return "$CQ_FATAL"
 }
 

@@ -11,13 +11,12 @@
 # shellcheck source=fork_lib.sh
 . "$(dirname "$0")/fork_lib.sh"
 
-HUGE=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 EVENT=/sys/kernel/tracing/events/rdma_umem/dontfork_partial
 
 t_device()
 {
 	cq_load_device_modules || return "$CQ_FATAL"
-	fork_build || return
+	fork_build fork_victim || return
 	cq_t1_up || return "$CQ_FATAL"
 	[ "$(fork_count)" = 0 ] || cq_bad "the count does not begin with 0"
 }
@@ -87,7 +86,7 @@ t_off()
 
 t_odp()
 {
-	[ "$DEV_TYPE" = rxe ] || { cq_skip "$DEV_TYPE has no on-demand paging"; return; }
+	fork_on_demand || return
 	fork_policy warn || return
 	fork_victim part-odp
 	fork_expect 0 1 "registered .* lose 100 bytes before it and 28 behind" || return
@@ -98,10 +97,7 @@ t_odp()
 
 t_huge()
 {
-	[ -e "$HUGE" ] || { cq_skip "no huge pages of 2 MB"; return; }
-	cq_defer "cq_put $(cat "$HUGE") $HUGE"
-	cq_put 4 "$HUGE"
-	[ "$(cat "$HUGE")" -ge 2 ] || { cq_skip "huge pages are not to be had"; return; }
+	fork_huge_pages || return
 	fork_policy warn || return
 	fork_victim huge-whole
 	fork_expect 0 0 || return

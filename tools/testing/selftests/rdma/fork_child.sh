@@ -19,24 +19,25 @@ ROUNDS=8
 t_device()
 {
 	cq_load_device_modules || return "$CQ_FATAL"
-	fork_build || return
+	fork_build fork_victim fork_inherit || return
 	cq_t1_up || return "$CQ_FATAL"
 	GID=$(cq_gid "$CQ_DEV" "$CQ_IP")
 	fork_policy warn
 }
 
-# Queue pairs of iWARP are connected by the connection manager only.
-need_gid()
-{
-	[ -n "$GID" ] || cq_skip "$DEV_TYPE cannot connect queue pairs by hand"
-}
-
 t_child_opens()
 {
-	need_gid || return
 	fork_run env RDMAV_FORK_SAFE=1 IBV_FORK_SAFE=1 \
-		"$CQ_TMP/fork_victim" "$CQ_DEV" child-opens "$GID"
+		"$CQ_TMP/fork_inherit" "$CQ_DEV" "$CQ_IP" opens
 	fork_expect 0 0
+}
+
+# The control: with a library that marks, the child dies of what it has not got.
+t_child_opens_old()
+{
+	fork_run env RDMAV_FORK_SAFE=1 LD_PRELOAD="$CQ_TMP/old_path.so" \
+		"$CQ_TMP/fork_inherit" "$CQ_DEV" "$CQ_IP" opens
+	fork_expect 10 0
 }
 
 t_maps_new()
@@ -60,17 +61,30 @@ t_maps_old()
 		"$CQ_TMP/out" || cq_bad "nothing was divided, so nothing was tested"
 }
 
-t_child_abuses()
+# inherit CASE: a child and what its parent made, some times.
+inherit()
 {
 	local i
 
-	need_gid || return
-	for ((i = 0; i < $(cq_few 8); i++)); do
-		# The index of the GID is even or odd; both variants are of interest.
-		fork_run env VARIANT=$((i % 2)) \
-			"$CQ_TMP/fork_victim" "$CQ_DEV" child-abuses "$GID"
+	for ((i = 0; i < $(cq_few 4); i++)); do
+		fork_run "$CQ_TMP/fork_inherit" "$CQ_DEV" "$CQ_IP" "$1"
 		fork_expect 0 0 || return
 	done
+}
+
+t_child_abuses()
+{
+	inherit abuses
+}
+
+t_child_destroys()
+{
+	inherit destroys
+}
+
+t_child_outlives()
+{
+	inherit outlives
 }
 
 t_test_fork()
@@ -78,7 +92,8 @@ t_test_fork()
 	local dir
 
 	[ -e "$TESTS/tests/test_fork.py" ] || { cq_skip "no test_fork.py"; return; }
-	need_gid || return
+	# Queue pairs of iWARP are connected by the connection manager only.
+	[ -n "$GID" ] || { cq_skip "$DEV_TYPE cannot connect queue pairs by hand"; return; }
 	dir=$CQ_TMP/tests
 	mkdir -p "$dir"
 	cp -r "$TESTS/tests" "$dir" || return
@@ -105,10 +120,13 @@ fork_need
 cq_need python3
 cq_main \
 	t_device "device and programs" \
-	t_child_opens "a child opens the device for itself, in fork-safe mode" \
-	t_maps_new "no mapping is divided where nothing has to be marked" \
-	t_maps_old "divided mappings come back" \
-	t_child_abuses "a child abuses queues, file and memory of its parent" \
+	t_child_opens "B76: a child opens the device for itself, in fork-safe mode" \
+	t_child_opens_old "B76: a child dies of what an old library took from it" \
+	t_maps_new "B77: no mapping is divided where nothing has to be marked" \
+	t_maps_old "B77: divided mappings come back" \
+	t_child_abuses "B79: a child goes on with queues and files of its parent" \
+	t_child_destroys "B79: a child destroys what it inherited" \
+	t_child_outlives "B79: a child goes on with what its parent destroys" \
 	t_test_fork "the tests of rdma-core" \
 	end_gone "device gone" \
 	end_no_warning "no complaint of the kernel"

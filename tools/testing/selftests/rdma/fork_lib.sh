@@ -23,11 +23,16 @@ fork_need()
 	cq_need cc
 }
 
-# Compile the programs.
+# fork_build PROGRAM...: compile them, and what can be preloaded.
 fork_build()
 {
-	cq_do cc -O1 -Wall -Wextra -Werror -pthread -o "$CQ_TMP/fork_victim" \
-		"$CQ_DIR/fork_victim.c" -libverbs || return "$CQ_FATAL"
+	local p
+
+	# Only what they need: with another libibverbs not all of them have to run.
+	for p; do
+		cq_do cc -O1 -Wall -Wextra -Werror -pthread -o "$CQ_TMP/$p" \
+			"$CQ_DIR/$p.c" -Wl,--as-needed -lrdmacm -libverbs || return "$CQ_FATAL"
+	done
 	cq_do cc -O1 -Wall -Wextra -Werror -shared -fPIC -o "$CQ_TMP/old_path.so" \
 		"$CQ_DIR/fork_old_path.c" || return "$CQ_FATAL"
 	[ -e "$FORK_PARAM" ] || {
@@ -78,6 +83,24 @@ fork_run()
 		FORK_SAID=
 		FORK_RC=99
 	fi
+}
+
+# Skips if huge pages of 2 MB are not to be had.
+fork_huge_pages()
+{
+	local f=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+
+	[ -e "$f" ] || { cq_skip "no huge pages of 2 MB"; return; }
+	cq_defer "cq_put $(cat "$f") $f"
+	cq_put 4 "$f"
+	[ "$(cat "$f")" -ge 2 ] || cq_skip "huge pages are not to be had"
+}
+
+# Skips if the device has no on-demand paging.
+fork_on_demand()
+{
+	ibv_devinfo -v -d "$CQ_DEV" 2>> "$CQ_LOG" | grep -qw ODP_SUPPORT ||
+		cq_skip "$CQ_MODULE has no on-demand paging"
 }
 
 # fork_victim CASE [NUMBER]
