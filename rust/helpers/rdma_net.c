@@ -166,9 +166,11 @@ __rust_helper int rust_helper_skb_tnl_header_len(const struct sk_buff *skb)
 	return skb_tnl_header_len(skb);
 }
 
-__rust_helper bool rust_helper_dev_has_udp_tunnel_gso(const struct net_device *dev)
+__rust_helper bool rust_helper_dev_takes_trains(const struct net_device *dev)
 {
-	return dev->features & dev->hw_enc_features & NETIF_F_GSO_UDP_TUNNEL;
+	const netdev_features_t needed = NETIF_F_GSO_UDP_TUNNEL | NETIF_F_GSO_SCTP;
+
+	return !(needed & ~(dev->features & dev->hw_enc_features));
 }
 
 /* Routes */

@@ -193,7 +193,7 @@ impl Dst {
     #[inline]
     pub fn takes_trains(&self, _guard: &rcu::Guard) -> bool {
         // SAFETY: As above.
-        unsafe { bindings::dev_has_udp_tunnel_gso(bindings::dst_dev_rcu(self.as_raw())) }
+        unsafe { bindings::dev_takes_trains(bindings::dst_dev_rcu(self.as_raw())) }
     }
 
     /// Sends a packet, which begins with an IP header. The length and the checksum in an IPv4

@@ -52,7 +52,10 @@ impl TxBuff {
 
             (*info).gso_size = size;
             (*info).gso_segs = count;
-            (*info).gso_type = bindings::SKB_GSO_UDP_TUNNEL as u32;
+            // SCTP has nothing to do with it. But there are network adapters that cut tunnels of
+            // TCP by themselves, which is not what this is, and none that knows SCTP: those who
+            // take both are devices in software, which cut nothing.
+            (*info).gso_type = bindings::SKB_GSO_UDP_TUNNEL as u32 | bindings::SKB_GSO_SCTP as u32;
         }
     }
 }
