@@ -62,7 +62,7 @@ use kernel::{
         self,
         Work,
         WorkItem, //
-    },
+    }, //
 };
 
 enum Ring {
