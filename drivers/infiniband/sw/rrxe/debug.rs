@@ -266,9 +266,11 @@ pub(crate) mod hostile {
                 sweep(&dev, last.saturating_sub(a), last.saturating_add(a), b)
             }
             "random" => random(&dev, a, b.min(MOST)),
-            "cqe" => (0..b.min(MOST)).try_for_each(|i| on_cq(&dev, a, |cq| {
-                Cq::make_up(cq, context(i));
-            })),
+            "cqe" => (0..b.min(MOST)).try_for_each(|i| {
+                on_cq(&dev, a, |cq| {
+                    Cq::make_up(cq, context(i));
+                })
+            }),
             _ => Err(EINVAL),
         };
 

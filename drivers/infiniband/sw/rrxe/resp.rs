@@ -242,7 +242,7 @@ where
     }
 
     /// Makes room for more READs and atomics that the other side may have outstanding, which is
-    /// what the empty `to` has. There is never less of it: what was answered may be asked for again.
+    /// what the empty `to` has. It never gets less: what was answered may be asked for again.
     pub(crate) fn grow(&mut self, mut to: V) {
         let old = self.resources.len();
 

@@ -13,22 +13,18 @@
 #include <rdma/ib_verbs.h>
 
 DECLARE_EVENT_CLASS(rrxe_eqe,
-	TP_PROTO(const struct ib_device *device, u32 vector, u32 cqn, u8 generation),
-	TP_ARGS(device, vector, cqn, generation),
-	TP_STRUCT__entry(
-		__string(device, dev_name(&device->dev))
-		__field(u32, vector)
-		__field(u32, cqn)
-		__field(u8, generation)
-	),
-	TP_fast_assign(
-		__assign_str(device);
-		__entry->vector = vector;
-		__entry->cqn = cqn;
-		__entry->generation = generation;
-	),
-	TP_printk("device=%s vector=%u cqn=%u generation=%u", __get_str(device),
-		  __entry->vector, __entry->cqn, __entry->generation)
+		    TP_PROTO(const struct ib_device *device, u32 vector, u32 cqn, u8 generation),
+		    TP_ARGS(device, vector, cqn, generation),
+		    TP_STRUCT__entry(__string(device, dev_name(&device->dev))
+				     __field(u32, vector)
+				     __field(u32, cqn)
+				     __field(u8, generation)),
+		    TP_fast_assign(__assign_str(device);
+				   __entry->vector = vector;
+				   __entry->cqn = cqn;
+				   __entry->generation = generation;),
+		    TP_printk("device=%s vector=%u cqn=%u generation=%u", __get_str(device),
+			      __entry->vector, __entry->cqn, __entry->generation)
 );
 
 #define DEFINE_RRXE_EQE(name)							\
@@ -46,20 +42,16 @@ DEFINE_RRXE_EQE(rrxe_eqe_stale);
 
 /* What is in an event queue is left to its work item. */
 TRACE_EVENT(rrxe_eq_deferred,
-	TP_PROTO(const struct ib_device *device, u32 vector, u32 depth),
-	TP_ARGS(device, vector, depth),
-	TP_STRUCT__entry(
-		__string(device, dev_name(&device->dev))
-		__field(u32, vector)
-		__field(u32, depth)
-	),
-	TP_fast_assign(
-		__assign_str(device);
-		__entry->vector = vector;
-		__entry->depth = depth;
-	),
-	TP_printk("device=%s vector=%u depth=%u", __get_str(device), __entry->vector,
-		  __entry->depth)
+	    TP_PROTO(const struct ib_device *device, u32 vector, u32 depth),
+	    TP_ARGS(device, vector, depth),
+	    TP_STRUCT__entry(__string(device, dev_name(&device->dev))
+			     __field(u32, vector)
+			     __field(u32, depth)),
+	    TP_fast_assign(__assign_str(device);
+			   __entry->vector = vector;
+			   __entry->depth = depth;),
+	    TP_printk("device=%s vector=%u depth=%u", __get_str(device), __entry->vector,
+		      __entry->depth)
 );
 
 #endif /* _TRACE_RRXE_H */

@@ -59,7 +59,7 @@ use kernel::{
         self,
         Work,
         WorkItem, //
-    },
+    }, //
 };
 
 enum Ring {

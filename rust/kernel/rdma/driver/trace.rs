@@ -6,7 +6,7 @@
 //! driver, so these functions can be used from there only; where a tracepoint is off, each costs a
 //! jump label.
 //!
-//! C header: [`drivers/infiniband/sw/rrxe/rrxe_trace.h`](srctree/drivers/infiniband/sw/rrxe/rrxe_trace.h)
+//! C header: [`rrxe_trace.h`](srctree/drivers/infiniband/sw/rrxe/rrxe_trace.h)
 
 use crate::{
     bindings,

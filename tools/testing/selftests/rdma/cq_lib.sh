@@ -661,6 +661,38 @@ cq_pingpong_once()
 	! grep -qi "invalid data" "$CQ_TMP/srv" "$CQ_TMP/cli" || cq_bad "invalid data"
 }
 
+# cq_pingpong_lossy rc|srq ITERATIONS BYTES: the same with checks, where packets
+# are lost. Who has all that it waits for goes, and then nobody says to the other
+# one that its last message has come. So one of them has to count all, and soon
+# after that both are ended.
+cq_pingpong_lossy()
+{
+	local tool=ibv_${1}_pingpong iter size=$3 srv cli
+
+	iter=$(cq_few "$2")
+	cq_new_port
+	SRV=("$tool" -g "$SRV_GID" -p "$CQ_PORT" -e -n "$iter" -s "$size" -c -d "$SRV_DEV")
+	CLI=("$tool" -g "$CLI_GID" -p "$CQ_PORT" -e -n "$iter" -s "$size" -c -d "$CLI_DEV")
+	cq_note "server: $SRV_NS ${SRV[*]}"
+	cq_note "client: $CLI_NS ${CLI[*]}"
+	ip netns exec "$SRV_NS" "${SRV[@]}" > "$CQ_TMP/srv" 2>&1 &
+	srv=$!
+	cq_wait 10 cq_listening "$srv" "$CQ_PORT"
+	ip netns exec "$CLI_NS" "${CLI[@]}" "$SRV_IP" > "$CQ_TMP/cli" 2>&1 &
+	cli=$!
+	cq_wait "$CQ_LIMIT" eval "cq_ended $srv || cq_ended $cli"
+	cq_wait 2 eval "cq_ended $srv && cq_ended $cli"
+	cq_end_process "$srv"
+	cq_end_process "$cli"
+	tail -n 3 "$CQ_TMP/srv" | sed 's/^/  srv: /' >> "$CQ_LOG"
+	tail -n 3 "$CQ_TMP/cli" | sed 's/^/  cli: /' >> "$CQ_LOG"
+	grep -q "^$iter iters in" "$CQ_TMP/srv" "$CQ_TMP/cli" || {
+		cq_bad "neither counted $iter iterations"
+		return
+	}
+	! grep -qi "invalid data" "$CQ_TMP/srv" "$CQ_TMP/cli" || cq_bad "invalid data"
+}
+
 # cq_retry COMMAND...: run a pair again if one of its ends failed, and say so.
 # Seen on busy machines, with C rxe and siw: a tool that waits until its time
 # limit, and a perftest client that crashes in rdma_resolve_addr(). The queues

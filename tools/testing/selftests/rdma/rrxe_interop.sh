@@ -230,8 +230,8 @@ t_read()	{ both read_sizes; }
 t_atomic()	{ both atomics; }
 t_rping()	{ both pings; }
 t_cm()		{ both cq_perf_once ib_send_bw 200 4096 -e -R; }
-t_rc_loss()	{ with_loss both rc_sizes; }
-t_srq_loss()	{ with_loss both cq_pingpong_once srq 100 4096 check; }
+t_rc_loss()	{ with_loss both cq_pingpong_lossy rc 100 16384; }
+t_srq_loss()	{ with_loss both cq_pingpong_lossy srq 100 4096; }
 t_send_loss()	{ with_loss both cq_perf_once ib_send_bw 200 16384 -e; }
 t_write_loss()	{ with_loss both cq_perf_once ib_write_bw 100 16384; }
 t_read_loss()	{ with_loss both cq_perf_once ib_read_bw 100 16384 -e; }

@@ -18,13 +18,15 @@ DROPS=/sys/kernel/debug/rrxe/drops
 # The sum of a counter of dropped packets over all devices.
 drops()
 {
-	tr ' ' '\n' < "$DROPS" | awk -F= -v name="$1" '$1 == name { n += $2 } END { print n + 0 }'
+	tr ' ' '\n' < "$DROPS" |
+		awk -F= -v name="$1" '$1 == name { n += $2 } END { print n + 0 }'
 }
 
 # The sum of a counter of the ports.
 hw_counter()
 {
-	cat "/sys/class/infiniband/cqd"[ab]"/ports/1/hw_counters/$1" | awk '{ n += $1 } END { print n }'
+	awk '{ n += $1 } END { print n }' \
+		"/sys/class/infiniband/cqd"[ab]"/ports/1/hw_counters/$1"
 }
 
 t_up()
@@ -35,7 +37,8 @@ t_up()
 	[ -e "$DROPS" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
 	# The control: with nothing wrong nothing is sent again.
 	traffic || return "$CQ_FATAL"
-	cq_note "retries: $(hw_counter completer_retry_err), duplicates: $(hw_counter duplicate_request)"
+	cq_note "sent again: $(hw_counter completer_retry_err)" \
+		"duplicates: $(hw_counter duplicate_request)"
 }
 
 # One packet, some, and more than fit into a window; SEND, then READ and WRITE
@@ -45,21 +48,21 @@ traffic()
 	local size
 
 	for size in 1000 20000; do
-		cq_pingpong_once rc 100 "$size" check || return
+		cq_pingpong_lossy rc 50 "$size" || return
 	done
-	cq_pingpong_once rc 10 500000 check || return
-	cq_rping_once 10 4000 || return
-	cq_rping_once 10 60000
+	cq_pingpong_lossy rc 6 500000 || return
+	cq_rping_once 5 4000 || return
+	cq_rping_once 5 60000
 }
 
 # Of these the data are not looked at, but they end, and have many messages on
 # their way at a time.
 streams()
 {
-	cq_perf_once ib_send_bw 200 16384 -e || return
-	cq_perf_once ib_write_bw 200 16384 || return
-	cq_perf_once ib_read_bw 200 16384 -e || return
-	cq_perf_once ib_atomic_bw 100 8 -e
+	cq_perf_once ib_send_bw 50 16384 -e || return
+	cq_perf_once ib_write_bw 50 16384 || return
+	cq_perf_once ib_read_bw 50 16384 -e || return
+	cq_perf_once ib_atomic_bw 50 8 -e
 }
 
 # weather MODEL...: all of that, with packets that netem does something to.

@@ -119,6 +119,7 @@ many_work()
 	n=$((($(cq_few "$STORM_CYCLES") + 2) / 3))
 	for ctx in SOFTIRQ WORKQUEUE UNBOUND_WORKQUEUE; do
 		cq_note "$n times $ctx"
+		# shellcheck disable=SC2016
 		taskset -c "$WORK_CPU" bash -c 'echo "$1" > "$2"' many \
 			"alloc $ctx $n $CQ_IF" "$RUN" 2>> "$CQ_LOG" ||
 			cq_bad "no queue in context $ctx" || return
