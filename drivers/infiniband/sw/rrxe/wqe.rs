@@ -20,7 +20,6 @@ use crate::{
     opcode::Transport,
     packet::Tail,
     sge::{
-        Sge,
         SgeList,
         SGE_LEN, //
     },
@@ -614,6 +613,7 @@ impl RecvWqe {
 #[cfg_attr(CONFIG_RDMA_RRXE_KUNIT_TEST, kernel::prelude::kunit_tests(rrxe_wqe))]
 mod tests {
     use super::*;
+    use crate::sge::Sge;
 
     const LIMITS: Limits = Limits {
         transport: Transport::Rc,

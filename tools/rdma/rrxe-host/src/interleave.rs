@@ -13,6 +13,10 @@ use crate::{
         Arm,
         Notify, //
     },
+    bell::{
+        Answer,
+        Bell, //
+    },
     eq::{
         Eq,
         Event, //
@@ -433,5 +437,103 @@ fn solicited_arming() {
         other.join().unwrap();
         assert!(dev.arm.fire(false));
         assert!(!dev.arm.fire(true));
+    });
+}
+
+/// A send queue that is rung for: work requests that were posted, and those that the requester took.
+struct Rung {
+    bell: Bell<Loom>,
+    posted: Loom,
+    taken: Loom,
+    /// The timer is armed and has not gone off.
+    armed: Loom,
+}
+
+impl Rung {
+    /// Posts a work request and rings, as the queue pair does it.
+    fn post(&self) {
+        let _ = self.posted.update(|n| Some(n + 1));
+        match self.bell.ring(0) {
+            Answer::Now => self.send(),
+            Answer::Later => {}
+            Answer::Arm => {
+                let _ = self.armed.update(|_| Some(1));
+            }
+        }
+    }
+
+    /// The requester: takes what there is in the ring.
+    fn send(&self) {
+        self.bell.take();
+
+        let posted = self.posted.load_acquire();
+        let _ = self.taken.update(|n| Some(n.max(posted)));
+    }
+
+    /// The timer goes off, if it is armed.
+    fn time_is_up(&self) {
+        if self.armed.cmpxchg(1, 0).is_ok() {
+            self.bell.time_is_up();
+            self.send();
+        }
+    }
+}
+
+#[test]
+fn no_doorbell_is_left_without_a_timer() {
+    model(|| {
+        let it = Arc::new(Rung {
+            bell: Bell::new(),
+            posted: Loom::new(0),
+            taken: Loom::new(0),
+            armed: Loom::new(0),
+        });
+
+        // Those that are answered at once.
+        while it.taken.load() == it.posted.load() && it.armed.load() == 0 {
+            it.post();
+        }
+        assert_eq!(it.armed.load(), 1);
+
+        let other = {
+            let it = it.clone();
+
+            thread::spawn(move || it.post())
+        };
+
+        it.time_is_up();
+        other.join().unwrap();
+        // What was not sent has a timer that will see to it.
+        assert!(it.taken.load() == it.posted.load() || it.armed.load() == 1);
+        it.time_is_up();
+        assert_eq!(it.taken.load(), it.posted.load());
+    });
+}
+
+#[test]
+fn batches_follow_the_user() {
+    model(|| {
+        let bell = Bell::<Loom>::new();
+        // How many of so many doorbells in a row are answered at once.
+        let row = |consumed, n| {
+            (0..n)
+                .filter(|_| bell.ring(consumed) == Answer::Now)
+                .count()
+        };
+
+        // Whoever looks at completions in between is never made to wait.
+        for consumed in 1..8 {
+            assert_eq!(row(consumed, 1), 1);
+        }
+        // A row of ten: the timer goes off once.
+        assert_eq!(row(21, 10), 4);
+        assert!(bell.is_waiting());
+        bell.time_is_up();
+        assert!(!bell.is_waiting());
+        assert_eq!(row(22, 10), 4 + 1);
+        assert!(!bell.is_waiting());
+        // It goes on: batches of 6, 6, 12 and so on.
+        assert_eq!(row(23, 4 + 6 + 6 + 12), 4 + 3);
+        assert!(!bell.is_waiting());
     });
 }

@@ -14,6 +14,7 @@
 mod driver {
     pub(crate) mod abi;
     pub(crate) mod arm;
+    pub(crate) mod bell;
     pub(crate) mod comp;
     pub(crate) mod env;
     pub(crate) mod eq;
