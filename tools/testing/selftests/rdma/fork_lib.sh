@@ -6,6 +6,7 @@
 #
 # Environment, beside that of cq_lib.sh:
 #   FORKGUARD=FILE      the command, if it is not in PATH or where cargo puts it
+#   FORK_PROGRAMS=DIR   the programs of fork_*.c, compiled; else this is done here
 #   FABRIC_CFLAGS=...   where the headers of libfabric are, if not among the others
 #   RDMA_CORE_44=DIR    an unpacked rdma-core 44, for example of Debian 12
 
@@ -30,6 +31,10 @@ fork_build()
 
 	# Only what they need: with another libibverbs not all of them have to run.
 	for p; do
+		if [ -x "${FORK_PROGRAMS:-}/$p" ]; then
+			cq_do cp "$FORK_PROGRAMS/$p" "$CQ_TMP/" || return "$CQ_FATAL"
+			continue
+		fi
 		cq_do cc -O1 -Wall -Wextra -Werror -pthread -o "$CQ_TMP/$p" \
 			"$CQ_DIR/$p.c" -Wl,--as-needed -lrdmacm -libverbs || return "$CQ_FATAL"
 	done
