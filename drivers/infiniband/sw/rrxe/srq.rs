@@ -33,7 +33,10 @@ use core::mem::{
     size_of, //
 };
 use kernel::{
-    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    impl_has_work,
+    new_mutex,
+    new_spinlock_irq,
+    new_work,
     prelude::*,
     rdma::driver::{
         srq::{
