@@ -173,6 +173,16 @@ __rust_helper bool rust_helper_dev_takes_trains(const struct net_device *dev)
 	return !(needed & ~(dev->features & dev->hw_enc_features));
 }
 
+__rust_helper bool rust_helper_dev_is_loopback(const struct net_device *dev)
+{
+	return dev->flags & IFF_LOOPBACK;
+}
+
+__rust_helper u32 rust_helper_dst_mtu(const struct dst_entry *dst)
+{
+	return dst_mtu(dst);
+}
+
 /* Routes */
 
 __rust_helper struct dst_entry *rust_helper_dst_check(struct dst_entry *dst, u32 cookie)

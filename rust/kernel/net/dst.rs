@@ -29,7 +29,10 @@ use crate::{
             IpAddr, //
         },
         namespace::Namespace,
-        skb::TxBuff, //
+        skb::{
+            Track,
+            TxBuff, //
+        }, //
     },
     prelude::*,
     sync::{
@@ -189,11 +192,28 @@ impl Dst {
         unsafe { bindings::ll_reserved_space(bindings::dst_dev_rcu(self.as_raw())) as usize }
     }
 
-    /// Tells whether the device takes trains as they are; see [`TxBuff::couple`].
+    /// Tells how the device takes trains of up to `len` bytes, from the IP header on, if it does
+    /// not cut them; see [`TxBuff::couple`].
     #[inline]
-    pub fn takes_trains(&self, _guard: &rcu::Guard) -> bool {
+    pub fn track(&self, _guard: &rcu::Guard, len: usize) -> Option<Track> {
         // SAFETY: As above.
-        unsafe { bindings::dev_takes_trains(bindings::dst_dev_rcu(self.as_raw())) }
+        let (offload, loopback, mtu) = unsafe {
+            let dev = bindings::dst_dev_rcu(self.as_raw());
+
+            (
+                bindings::dev_takes_trains(dev),
+                bindings::dev_is_loopback(dev),
+                bindings::dst_mtu(self.as_raw()),
+            )
+        };
+
+        if offload {
+            Some(Track::Offload)
+        } else if loopback && len <= mtu as usize {
+            Some(Track::Whole)
+        } else {
+            None
+        }
     }
 
     /// Sends a packet, which begins with an IP header. The length and the checksum in an IPv4

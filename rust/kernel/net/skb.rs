@@ -17,7 +17,8 @@ pub use inflight::{
 };
 pub use train::{
     Finish,
-    Offload, //
+    Offload,
+    Track, //
 };
 
 use crate::{

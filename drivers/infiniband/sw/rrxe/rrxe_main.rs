@@ -123,6 +123,10 @@ impl kernel::Module for Rrxe {
         };
         let net = net::init()?;
 
+        if coexist {
+            // rdma_rxe on the other end of a veth would take a train for one packet.
+            net::set_train_mode(net::TrainMode::NEVER)?;
+        }
         Ok(Self {
             _files: debug::Files::new(net.dir())?,
             _driver: device::register(coexist)?,

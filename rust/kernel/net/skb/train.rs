@@ -31,11 +31,24 @@ use core::{
     }, //
 };
 
+/// Size of the UDP header.
+const UDP_LEN: usize = 8;
+
+/// How a train goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// As what may be cut: the device passes it on as it is, or the stack cuts it.
+    Offload,
+    /// As one large datagram, on the loop-back device, which has no offload for tunnels and a large
+    /// MTU instead. All payloads have the same size.
+    Whole,
+}
+
 impl TxBuff {
     /// Says that the data is a train: behind `header` bytes for IP and UDP there are `count`
-    /// payloads of `size` bytes, of which the last may be shorter.
+    /// payloads of `size` bytes, of which the last may be shorter on [`Track::Offload`].
     #[inline]
-    pub fn couple(&mut self, ether_type: u16, header: usize, size: u16, count: u16) {
+    pub fn couple(&mut self, ether_type: u16, header: usize, size: u16, count: u16, track: Track) {
         let skb = self.as_raw();
         let Ok(header) = i32::try_from(header) else {
             return;
@@ -50,8 +63,11 @@ impl TxBuff {
 
             let info = bindings::skb_shinfo(skb);
 
-            (*info).gso_size = size;
             (*info).gso_segs = count;
+            if track == Track::Whole {
+                return;
+            }
+            (*info).gso_size = size;
             // SCTP has nothing to do with it. But there are network adapters that cut tunnels of
             // TCP by themselves, which is not what this is, and none that knows SCTP: those who
             // take both are devices in software, which cut nothing.
@@ -61,18 +77,31 @@ impl TxBuff {
 }
 
 impl SkBuff {
-    /// If this is a train of that protocol, returns the size of a payload, which is not 0.
+    /// If this is a train of that protocol, returns the size of a payload, which is not 0. The data
+    /// begins with the UDP header.
     #[inline]
     pub fn train(&self, ether_type: u16) -> Option<usize> {
         // SAFETY: By the type invariants the buffer is valid.
-        let (size, ours) = unsafe {
+        let (size, count, ours) = unsafe {
+            let info = bindings::skb_shinfo(self.0.as_ptr());
+
             (
-                (*bindings::skb_shinfo(self.0.as_ptr())).gso_size,
+                usize::from((*info).gso_size),
+                usize::from((*info).gso_segs),
                 bindings::skb_has_inner_protocol(self.0.as_ptr(), ether_type.to_be()),
             )
         };
 
-        (size != 0 && ours).then_some(size.into())
+        if !ours {
+            return None;
+        }
+        if size != 0 {
+            return Some(size);
+        }
+
+        let len = self.len().checked_sub(UDP_LEN)?;
+
+        (count > 1 && len != 0 && len % count == 0).then(|| len / count)
     }
 }
 

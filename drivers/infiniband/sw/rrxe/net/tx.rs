@@ -28,6 +28,7 @@ use kernel::{
         netdevice::NetDevice,
         skb::{
             Finish,
+            Track,
             TxBuff, //
         }, //
     },
@@ -178,6 +179,7 @@ pub(crate) struct Train {
     size: u16,
     most: u16,
     count: u16,
+    track: Track,
     closed: bool,
 }
 
@@ -191,7 +193,11 @@ impl Train {
 
     /// Tells whether a packet of `roce` bytes may be the next one.
     pub(crate) fn takes(&self, roce: usize) -> bool {
-        !self.closed && roce <= usize::from(self.size)
+        !self.closed
+            && match self.track {
+                Track::Offload => roce <= usize::from(self.size),
+                Track::Whole => roce == usize::from(self.size),
+            }
     }
 
     /// Tells whether nothing more can be added.
@@ -366,11 +372,12 @@ impl Flow {
     pub(crate) fn begin(&self, roce: usize, expected: u32) -> Option<Train> {
         let mode = super::TRAINS.load(Relaxed);
         let guard = rcu::read_lock();
-        let dst = self.route.get(&guard).filter(|dst| match mode {
-            TrainMode::NEVER => false,
-            TrainMode::ALWAYS => true,
-            _ => dst.takes_trains(&guard),
-        })?;
+        let dst = self.route.get(&guard)?;
+        let track = match mode {
+            TrainMode::NEVER => None,
+            TrainMode::ALWAYS => Some(Track::Offload),
+            _ => dst.track(&guard, Train::ROOM),
+        }?;
         let front = self.ip.len() + UDP_LEN;
         let room = Train::ROOM.checked_sub(dst.headroom(&guard) + front)?;
         let most = (room / roce).min(expected as usize).min(Train::MOST);
@@ -388,6 +395,7 @@ impl Flow {
             size: u16::try_from(roce).ok()?,
             most: most as u16,
             count: 0,
+            track,
             closed: false,
         })
     }
@@ -451,9 +459,13 @@ impl Flow {
 
             *icrc = icrc_of(&ip.as_hdr(), &udp, roce)?;
         } else {
-            train
-                .skb
-                .couple(super::ETHER_TYPE, front, train.size, train.count);
+            train.skb.couple(
+                super::ETHER_TYPE,
+                front,
+                train.size,
+                train.count,
+                train.track,
+            );
         }
         train.skb.set_hash(self.hash);
         train.skb.charge(inflight);
