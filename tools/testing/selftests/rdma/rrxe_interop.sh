@@ -230,8 +230,24 @@ t_read()	{ both read_sizes; }
 t_atomic()	{ both atomics; }
 t_rping()	{ both pings; }
 t_cm()		{ both cq_perf_once ib_send_bw 200 4096 -e -R; }
-t_rc_loss()	{ with_loss both cq_pingpong_lossy rc 100 16384; }
-t_srq_loss()	{ with_loss both cq_pingpong_lossy srq 100 4096; }
+# rdma_rxe of 7.3.4 stops to send for good now and then when packets are lost, with
+# another rdma_rxe as well: this hung in 4 of 12 runs between two devices of C, and
+# in none of 12 between two of Rust. Wrong data are never tried again.
+lossy()
+{
+	local try
+
+	for try in {1..6}; do
+		CQ_LIMIT=7
+		cq_pingpong_lossy "$@" && return
+		! grep -qi "invalid data" "$CQ_TMP/srv" "$CQ_TMP/cli" || return
+		cq_msg "$1, $SRV_DEV serves: attempt $try hangs"
+	done
+	return 1
+}
+
+t_rc_loss()	{ with_loss both lossy rc 100 16384; }
+t_srq_loss()	{ with_loss both lossy srq 100 4096; }
 t_send_loss()	{ with_loss both cq_perf_once ib_send_bw 200 16384 -e; }
 t_write_loss()	{ with_loss both cq_perf_once ib_write_bw 100 16384; }
 t_read_loss()	{ with_loss both cq_perf_once ib_read_bw 100 16384 -e; }
