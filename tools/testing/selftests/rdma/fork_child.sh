@@ -35,7 +35,7 @@ t_child_opens()
 # The control: with a library that marks, the child dies of what it has not got.
 t_child_opens_old()
 {
-	fork_run env RDMAV_FORK_SAFE=1 LD_PRELOAD="$CQ_TMP/old_path.so" \
+	fork_run env RDMAV_FORK_SAFE=1 LD_PRELOAD="$CQ_TMP/fork_old_path.so" \
 		"$CQ_TMP/fork_inherit" "$CQ_DEV" "$CQ_IP" opens
 	fork_expect 10 0
 }
@@ -52,7 +52,7 @@ t_maps_new()
 # With a library that marks, they are divided, but come back.
 t_maps_old()
 {
-	fork_run env LD_PRELOAD="$CQ_TMP/old_path.so" \
+	fork_run env LD_PRELOAD="$CQ_TMP/fork_old_path.so" \
 		"$CQ_TMP/fork_victim" "$CQ_DEV" maps "$ROUNDS"
 	[ "$FORK_RC" -eq 0 ] || { cq_bad "exit status $FORK_RC"; return; }
 	[ "$FORK_COUNTED" -eq $((ROUNDS * 256)) ] ||

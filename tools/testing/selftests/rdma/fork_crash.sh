@@ -29,6 +29,7 @@ fabric_build()
 	local flags=${FABRIC_CFLAGS:-}
 
 	[ ! -x "$CQ_TMP/fork_fabric" ] || return 0
+	! fork_compiled fork_fabric || return 0
 	# shellcheck disable=SC2086 # they are several
 	cc $flags -E -include rdma/fabric.h - < /dev/null > /dev/null 2>&1 ||
 		{ cq_skip "no headers of libfabric"; return; }
@@ -45,7 +46,7 @@ way()
 	PRELOAD=
 	case "$1" in
 	old_path)
-		PRELOAD=$CQ_TMP/old_path.so
+		PRELOAD=$CQ_TMP/fork_old_path.so
 		WAY=(RDMAV_FORK_SAFE=1)
 		;;
 	verbs44)
@@ -64,7 +65,7 @@ way()
 	fabric)
 		fabric_build || return
 		PROGRAM=("$CQ_TMP/fork_fabric" "$CQ_DEV")
-		PRELOAD=$CQ_TMP/old_path.so
+		PRELOAD=$CQ_TMP/fork_old_path.so
 		WAY=(RDMAV_FORK_SAFE=1)
 		;;
 	esac
