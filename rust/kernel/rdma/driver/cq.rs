@@ -73,8 +73,8 @@ impl CqHandle {
     ///
     /// # Context
     ///
-    /// Any but hard interrupts. No lock may be held that an operation takes. Not from the call chain
-    /// of an operation.
+    /// Any but hard interrupts. No lock may be held that an operation takes. Not from the call
+    /// chain of an operation.
     #[doc(alias = "IB_EVENT_CQ_ERR")]
     #[inline]
     pub fn error(&self) {

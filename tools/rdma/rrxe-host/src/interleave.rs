@@ -440,7 +440,8 @@ fn solicited_arming() {
     });
 }
 
-/// A send queue that is rung for: work requests that were posted, and those that the requester took.
+/// A send queue that is rung for: work requests that were posted, and those that the requester has
+/// taken.
 struct Rung {
     bell: Bell<Loom>,
     posted: Loom,
