@@ -230,29 +230,30 @@ t_read()	{ both read_sizes; }
 t_atomic()	{ both atomics; }
 t_rping()	{ both pings; }
 t_cm()		{ both cq_perf_once ib_send_bw 200 4096 -e -R; }
+
 # rdma_rxe of 7.3.4 stops to send for good now and then when packets are lost, with
 # another rdma_rxe as well: this hung in 4 of 12 runs between two devices of C, and
 # in none of 12 between two of Rust. Wrong data are never tried again.
-lossy()
+again()
 {
 	local try
 
-	for try in {1..6}; do
-		CQ_LIMIT=7
-		cq_pingpong_lossy "$@" && return
+	for try in {1..12}; do
+		CQ_LIMIT=15
+		"$@" && return
 		! grep -qi "invalid data" "$CQ_TMP/srv" "$CQ_TMP/cli" || return
-		cq_msg "$1, $SRV_DEV serves: attempt $try hangs"
+		cq_msg "$2, $SRV_DEV serves: attempt $try has no end"
 	done
 	return 1
 }
 
-t_rc_loss()	{ with_loss both lossy rc 100 16384; }
-t_srq_loss()	{ with_loss both lossy srq 100 4096; }
-t_send_loss()	{ with_loss both cq_perf_once ib_send_bw 200 16384 -e; }
-t_write_loss()	{ with_loss both cq_perf_once ib_write_bw 100 16384; }
-t_read_loss()	{ with_loss both cq_perf_once ib_read_bw 100 16384 -e; }
-t_atomic_loss()	{ with_loss both cq_perf_once ib_atomic_lat 100 8 -e; }
-t_rping_loss()	{ with_loss both cq_rping_once 20 20000; }
+t_rc_loss()	{ with_loss both again cq_pingpong_lossy rc 100 16384; }
+t_srq_loss()	{ with_loss both again cq_pingpong_lossy srq 100 4096; }
+t_send_loss()	{ with_loss both again cq_perf_once ib_send_bw 200 16384 -e; }
+t_write_loss()	{ with_loss both again cq_perf_once ib_write_bw 100 16384; }
+t_read_loss()	{ with_loss both again cq_perf_once ib_read_bw 100 16384 -e; }
+t_atomic_loss()	{ with_loss both again cq_perf_once ib_atomic_lat 100 8 -e; }
+t_rping_loss()	{ with_loss both again cq_rping_once 20 20000; }
 
 end_unload()
 {
