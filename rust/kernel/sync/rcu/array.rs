@@ -103,6 +103,18 @@ struct Node<T> {
     value: Arc<T>,
 }
 
+impl<T> Node<T> {
+    fn new(value: Arc<T>, gfp: Flags) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                rcu: Opaque::uninit(),
+                value,
+            },
+            gfp,
+        )?)
+    }
+}
+
 /// An array of shared objects.
 ///
 /// # Invariants
@@ -240,13 +252,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     pub fn insert_with(&self, gfp: Flags, f: impl FnOnce(u32) -> Result<Arc<T>>) -> Result<Arc<T>> {
         let index = self.reserve(gfp)?;
         let made = f(index).and_then(|value| {
-            let node = KBox::new(
-                Node {
-                    rcu: Opaque::uninit(),
-                    value: value.clone(),
-                },
-                gfp,
-            )?;
+            let node = Node::new(value.clone(), gfp)?;
 
             Ok((value, node))
         });
@@ -266,13 +272,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// `EBUSY` if that number is taken, or `ENOMEM`.
     pub fn insert_at(&self, gfp: Flags, index: u32, value: Arc<T>) -> Result {
-        let node = KBox::new(
-            Node {
-                rcu: Opaque::uninit(),
-                value,
-            },
-            gfp,
-        )?;
+        let node = Node::new(value, gfp)?;
 
         self.reserve_at(index, gfp)?;
         self.publish(index, node)
@@ -300,14 +300,7 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     ///
     /// `ENOENT` if there is none, or `ENOMEM`.
     pub fn replace(&self, gfp: Flags, index: u32, value: Arc<T>) -> Result<Retired<'_, T>> {
-        let node = KBox::new(
-            Node {
-                rcu: Opaque::uninit(),
-                value,
-            },
-            gfp,
-        )?;
-        let new = KBox::into_raw(node);
+        let new = KBox::into_raw(Node::new(value, gfp)?);
         let old = self.locked(|xa| {
             // SAFETY: The lock is held. A reserved entry looks like none.
             if unsafe { bindings::xa_load(xa, index as c_ulong) }.is_null() {
