@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "fork_device.h"
 #include "fork_link.h"
 
 struct both {
@@ -35,20 +36,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "fork_inherit: %s: %s\n", what, strerror(errno));
 	_exit(2);
-}
-
-static struct ibv_context *open_device(void)
-{
-	int n = 0;
-	struct ibv_device **list = ibv_get_device_list(&n);
-	struct ibv_context *found = NULL;
-
-	for (int i = 0; list && i < n; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), device))
-			found = ibv_open_device(list[i]);
-	if (list)
-		ibv_free_device_list(list);
-	return found;
 }
 
 static char *two_pages(void)
@@ -127,7 +114,7 @@ static int use_of_its_own(const char *parents)
 	for (size_t i = 0; i < 2 * page; i++)
 		if (parents[i] != 0x5a)
 			return 1;
-	ctx = open_device();
+	ctx = open_device(device);
 	pd = ctx ? ibv_alloc_pd(ctx) : NULL;
 	srq = pd ? make_srq(pd) : NULL;
 	if (!srq || new_one_works(0x33))
@@ -137,7 +124,7 @@ static int use_of_its_own(const char *parents)
 
 static int opens(void)
 {
-	struct ibv_context *ctx = open_device();
+	struct ibv_context *ctx = open_device(device);
 	struct ibv_pd *pd = ctx ? ibv_alloc_pd(ctx) : NULL;
 	struct ibv_srq *srq = pd ? make_srq(pd) : NULL;
 	char *buf = two_pages();

@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fork_device.h"
+
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 /* glibc aligns the heaps of threads to this on 64-bit machines. */
 #define HEAP_ALIGN (64UL << 20)
@@ -37,20 +39,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "fork_victim: %s: %s\n", what, strerror(errno));
 	_exit(2);
-}
-
-static struct ibv_context *open_device(void)
-{
-	int n = 0;
-	struct ibv_device **list = ibv_get_device_list(&n);
-	struct ibv_context *found = NULL;
-
-	for (int i = 0; list && i < n; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), device))
-			found = ibv_open_device(list[i]);
-	if (list)
-		ibv_free_device_list(list);
-	return found;
 }
 
 static char *map_pages(size_t pages, int flags)
@@ -339,7 +327,7 @@ int main(int argc, char **argv)
 	what = argv[2];
 	number = argc > 3 ? atol(argv[3]) : 0;
 	page = sysconf(_SC_PAGESIZE);
-	ctx = open_device();
+	ctx = open_device(device);
 	pd = ctx ? ibv_alloc_pd(ctx) : NULL;
 	if (!pd)
 		die(device);
