@@ -67,7 +67,7 @@ static int move(struct both *b, int pattern)
 
 static int disconnect_both(struct both *b)
 {
-	int left = !!ibv_dereg_mr(b->mr);
+	int left = LINK_LEFT(ibv_dereg_mr(b->mr));
 
 	left += link_down(&b->l);
 	munmap(b->buf, 2 * page);

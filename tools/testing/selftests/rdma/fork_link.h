@@ -7,6 +7,7 @@
 #define _FORK_LINK_H
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 #include <stdint.h>
@@ -106,6 +107,22 @@ static int link_up(struct link *l, const char *address)
 	       link_event(l->events[1], RDMA_CM_EVENT_ESTABLISHED) ? 0 : -1;
 }
 
+/*
+ * 1 if it was not destroyed. What another process has in a call right now the
+ * kernel does not destroy: it says EBUSY, and has to be asked again.
+ */
+#define LINK_LEFT(call)								\
+({										\
+	int rc_, tries_ = 0;							\
+										\
+	while ((rc_ = (call)) == EBUSY && tries_++ < 10000)			\
+		usleep(100);							\
+	if (rc_)								\
+		fprintf(stderr, "fork_link: " #call ": %s\n",			\
+			strerror(rc_ < 0 ? errno : rc_));			\
+	!!rc_;									\
+})
+
 /* How much of it could not be destroyed. What is registered has to be gone by now. */
 static int link_down(struct link *l)
 {
@@ -113,14 +130,14 @@ static int link_down(struct link *l)
 
 	rdma_disconnect(l->ends[0]);
 	for (int i = 0; i < 2; i++) {
-		left += !!ibv_destroy_qp(l->ends[i]->qp);
+		left += LINK_LEFT(ibv_destroy_qp(l->ends[i]->qp));
 		l->ends[i]->qp = NULL;
-		left += !!ibv_destroy_cq(l->cqs[i]);
+		left += LINK_LEFT(ibv_destroy_cq(l->cqs[i]));
 	}
-	left += !!ibv_dealloc_pd(l->pd);
+	left += LINK_LEFT(ibv_dealloc_pd(l->pd));
 	for (int i = 0; i < 2; i++)
-		left += !!rdma_destroy_id(l->ends[i]);
-	left += !!rdma_destroy_id(l->listener);
+		left += LINK_LEFT(rdma_destroy_id(l->ends[i]));
+	left += LINK_LEFT(rdma_destroy_id(l->listener));
 	for (int i = 0; i < 2; i++)
 		rdma_destroy_event_channel(l->events[i]);
 	return left;
