@@ -153,6 +153,10 @@ impl Ah {
     pub(crate) fn modify(&self, attr: &AhAttr<'_>) -> Result {
         let dev = &self.pd.dev;
         let av = Av::from_attr(attr)?;
+
+        // What was rung for before goes where it did.
+        self.pd.catch_up();
+
         let new = Arc::new(
             Self {
                 pd: self.pd.clone(),
@@ -180,6 +184,7 @@ impl Ah {
 
     /// Ends it. A packet that is being sent may still use it.
     pub(crate) fn destroy(&self, _sleepable: bool) {
+        self.pd.catch_up();
         drop(self.pd.dev.ahs.remove(self.num));
     }
 }

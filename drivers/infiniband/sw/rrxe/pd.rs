@@ -2,10 +2,19 @@
 
 //! Protection domains.
 
-use crate::device::Device;
+use crate::{
+    device::Device,
+    kword::KWord,
+    qp::Qp,
+    sync::Word, //
+};
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Full,
+        rcu,
+        Arc, //
+    },
 };
 
 /// A protection domain: what has the same may be used together.
@@ -13,6 +22,8 @@ pub(crate) struct Pd {
     pub(crate) dev: Arc<Device>,
     /// No other of this device has had this number before.
     pub(crate) id: u64,
+    /// The queue pair for datagrams that last has put off to answer a doorbell, or 0.
+    belated: KWord,
 }
 
 impl Pd {
@@ -22,8 +33,45 @@ impl Pd {
             Self {
                 dev: dev.clone(),
                 id: dev.next_pd(),
+                belated: Word::new(0),
             },
             GFP_KERNEL,
         )?)
+    }
+
+    /// Notes that a queue pair for datagrams has put off to answer a doorbell. One at a time may:
+    /// another one that has done so answers now.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(crate) fn note_belated(&self, qpn: u32) {
+        let old = self.belated.xchg(qpn, Full);
+
+        if old != qpn {
+            self.answer(old);
+        }
+    }
+
+    /// Answers what was put off, before something goes that the work requests name. Who sends
+    /// datagrams and does not ask for completions may take their address handle away at once.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(crate) fn catch_up(&self) {
+        self.answer(Word::load(&self.belated));
+    }
+
+    fn answer(&self, qpn: u32) {
+        if qpn == 0 {
+            return;
+        }
+
+        let guard = rcu::read_lock();
+
+        if let Some(qp) = self.dev.qps.get(&guard, qpn) {
+            Qp::catch_up(qp);
+        }
     }
 }

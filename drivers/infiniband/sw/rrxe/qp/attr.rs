@@ -258,6 +258,9 @@ impl Qp {
             }
             _ => KVVec::new(),
         };
+        // What was rung for before is answered in the old state.
+        Self::catch_up(this.as_arc_borrow());
+
         let mut tx = this.tx.own();
         let mut rx = this.rx.own();
 

@@ -465,6 +465,8 @@ impl Qp {
     /// Process context, may sleep.
     #[doc(alias = "ib_destroy_qp")]
     pub(crate) fn destroy(this: Arc<Qp>) {
+        // Those who post datagrams and leave, as mckey does, expect them to be sent.
+        Self::catch_up(this.as_arc_borrow());
         // From here on packets that come and go find nobody.
         this.in_flight.clear_wake();
         let retired = this.dev.qps.remove(this.qpn);

@@ -122,6 +122,9 @@ impl Qp {
         }
         this.send_cq.note_belated(this.qpn);
         this.recv_cq.note_belated(this.qpn);
+        if this.transport == Transport::Ud {
+            this.pd.note_belated(this.qpn);
+        }
         true
     }
 
