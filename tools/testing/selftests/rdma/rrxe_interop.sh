@@ -241,7 +241,7 @@ again()
 	local try
 
 	for try in {1..20}; do
-		CQ_LIMIT=8
+		CQ_LIMIT=4
 		"$@" && return
 		! grep -qi "invalid data" "$CQ_TMP/srv" "$CQ_TMP/cli" || return
 		cq_msg "$2, $SRV_DEV serves: attempt $try has no end"
