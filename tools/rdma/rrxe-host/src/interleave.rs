@@ -91,7 +91,11 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Something that only one context may touch at a time; loom fails if two do.
-struct Exclusive(UnsafeCell<u32>);
+///
+/// For loom an access to a cell is part of the step before it, and it looks for other orders of two
+/// steps only if they write to the same atomic. So that others may come right before the access, it
+/// has a step of its own: a store that orders nothing.
+struct Exclusive(UnsafeCell<u32>, Loom);
 
 // The point of the tests is that the algorithms serialise the access.
 #[expect(unsafe_code)]
@@ -103,11 +107,12 @@ unsafe impl Send for Exclusive {}
 
 impl Exclusive {
     fn new() -> Self {
-        Self(UnsafeCell::new(0))
+        Self(UnsafeCell::new(0), Loom::new(0))
     }
 
     #[expect(unsafe_code)]
     fn add(&self, n: u32) -> u32 {
+        self.1.store(0);
         self.0.with_mut(|p| {
             // SAFETY: loom has checked that nobody else accesses it.
             unsafe {
@@ -176,6 +181,43 @@ fn owner_does_all_work_of_two() {
 #[test]
 fn owner_does_all_work_of_three() {
     work_is_done(3);
+}
+
+/// The same with work that has no order of its own: the owner word has to bring it.
+#[test]
+fn owner_sees_work_left_without_order() {
+    type Left = (Owner<Loom>, [Loom; 2], Exclusive);
+
+    fn submit(half: &Left, who: usize) {
+        half.1[who].store(1);
+        if half.0.own_or_pend() {
+            loop {
+                for work in &half.1 {
+                    if work.load() != 0 {
+                        work.store(0);
+                        half.2.add(1);
+                    }
+                }
+                if half.0.release() != Released::Again {
+                    break;
+                }
+            }
+        }
+    }
+
+    model(|| {
+        let half: Arc<Left> =
+            Arc::new((Owner::new(), [Loom::new(0), Loom::new(0)], Exclusive::new()));
+        let other = {
+            let half = half.clone();
+
+            thread::spawn(move || submit(&half, 1))
+        };
+
+        submit(&half, 0);
+        other.join().unwrap();
+        assert_eq!(half.2.add(0), 2);
+    });
 }
 
 #[test]
@@ -343,6 +385,75 @@ fn events_of_three_are_dispatched_once_and_one_at_a_time() {
     events_are_dispatched(3);
 }
 
+/// Whoever gets an event sees what was done before it was queued, and does not have to be the one
+/// who was told to look.
+#[test]
+fn event_brings_what_came_before() {
+    type Queue = (Eq<Loom, Vec<Loom>>, [Loom; 2]);
+
+    fn push(eq: &Queue, cqn: u32) {
+        eq.1[cqn as usize - 1].store(1);
+        if eq.0.push(Event { cqn, generation: 0 }, 0).unwrap() {
+            let _ = eq.0.run(u32::MAX, |event| {
+                assert_eq!(eq.1[event.cqn as usize - 1].load(), 1);
+            });
+        }
+    }
+
+    model(|| {
+        let eq: Arc<Queue> = Arc::new((
+            Eq::new((0..2).map(|_| Eq::<Loom, Vec<Loom>>::slot()).collect()).unwrap(),
+            [Loom::new(0), Loom::new(0)],
+        ));
+        let other = {
+            let eq = eq.clone();
+
+            thread::spawn(move || push(&eq, 2))
+        };
+
+        push(&eq, 1);
+        other.join().unwrap();
+        assert_eq!(eq.0.depth(), 0);
+    });
+}
+
+/// A slot that was used before is not taken for a free one while it has an event again.
+#[test]
+fn slot_is_used_again_and_loses_nothing() {
+    type Queue = (Eq<Loom, Vec<Loom>>, Exclusive);
+
+    fn push(eq: &Queue) -> u32 {
+        match eq.0.push(EVENT, 0) {
+            Ok(owner) => {
+                if owner {
+                    let _ = eq.0.run(u32::MAX, |_| {
+                        eq.1.add(1);
+                    });
+                }
+                1
+            }
+            Err(_) => 0,
+        }
+    }
+
+    model(|| {
+        let eq: Arc<Queue> = Arc::new((
+            Eq::new((0..1).map(|_| Eq::<Loom, Vec<Loom>>::slot()).collect()).unwrap(),
+            Exclusive::new(),
+        ));
+        let other = {
+            let eq = eq.clone();
+
+            thread::spawn(move || push(&eq))
+        };
+        let queued = push(&eq) + push(&eq) + other.join().unwrap();
+
+        assert!(queued >= 1);
+        assert_eq!(eq.1.add(0), queued);
+        assert_eq!(eq.0.depth(), 0);
+    });
+}
+
 #[test]
 fn full_event_queue_says_so_and_loses_nothing() {
     model(|| {
@@ -404,7 +515,13 @@ fn nothing_is_called_after_destroy() {
         dev.arm.arm(Notify::Next);
         let other = {
             let dev = dev.clone();
-            thread::spawn(move || dev.complete(1))
+            thread::spawn(move || {
+                // Its handler does nothing that orders.
+                if dev.arm.fire(false) && dev.arm.begin() {
+                    dev.context.add(1);
+                    dev.arm.end();
+                }
+            })
         };
 
         dev.arm.kill();
@@ -417,6 +534,88 @@ fn nothing_is_called_after_destroy() {
         assert!(!dev.arm.is_armed());
         // An event that comes late is dropped.
         assert!(!dev.arm.begin());
+    });
+}
+
+/// That a queue looks armed is no reason to leave it at that: it may be an old look.
+#[test]
+fn arming_again_orders_as_well() {
+    model(|| {
+        let dev = Device::new();
+
+        dev.arm.arm(Notify::Next);
+        let producer = {
+            let dev = dev.clone();
+
+            thread::spawn(move || {
+                for n in 1..=2 {
+                    dev.producer.store_release(n);
+                    // Whose handler only polls.
+                    if dev.arm.fire(false) && dev.arm.begin() {
+                        dev.poll();
+                        dev.arm.end();
+                        dev.calls.store(n);
+                    }
+                }
+            })
+        };
+
+        // The first event is over, which does not say that all of it is seen.
+        let again = dev.calls.load() == 1;
+
+        if again {
+            dev.arm.arm(Notify::Next);
+            dev.poll();
+        }
+        producer.join().unwrap();
+        assert!(!again || dev.polled.load() == 2);
+    });
+}
+
+/// There is one event of a queue at a time, and its handler sees what made no other one.
+#[test]
+fn queued_event_stands_for_later_completions() {
+    model(|| {
+        let dev = Device::new();
+
+        dev.arm.arm(Notify::Next);
+        dev.producer.store_release(1);
+        assert!(dev.arm.fire(false));
+        // Its handler is not called yet, and the queue is armed again.
+        dev.arm.arm(Notify::Next);
+        let producer = {
+            let dev = dev.clone();
+
+            thread::spawn(move || {
+                dev.producer.store(2);
+                dev.arm.fire(false)
+            })
+        };
+
+        assert!(dev.arm.begin());
+        dev.poll();
+        dev.arm.end();
+
+        let another = producer.join().unwrap();
+
+        assert!(another || dev.polled.load() == 2);
+        assert!(!dev.arm.is_armed());
+    });
+}
+
+#[test]
+fn one_event_at_a_time() {
+    model(|| {
+        let dev = Device::new();
+
+        dev.arm.arm(Notify::Next);
+        assert!(dev.arm.fire(false));
+        dev.arm.arm(Notify::Next);
+        assert!(!dev.arm.fire(false));
+        assert!(dev.arm.begin());
+        dev.arm.end();
+        // It took the arming with it.
+        assert!(!dev.arm.fire(true));
     });
 }
 
@@ -444,7 +643,8 @@ fn solicited_arming() {
 /// taken.
 struct Rung {
     bell: Bell<Loom>,
-    posted: Loom,
+    /// By each of the two who post. It is the doorbell that brings it to the requester.
+    posted: [Loom; 2],
     taken: Loom,
     /// The timer is armed and has not gone off.
     armed: Loom,
@@ -452,8 +652,8 @@ struct Rung {
 
 impl Rung {
     /// Posts a work request and rings, as the queue pair does it.
-    fn post(&self) {
-        let _ = self.posted.update(|n| Some(n + 1));
+    fn post(&self, who: usize) {
+        self.posted[who].store(self.posted[who].load() + 1);
         match self.bell.ring(0) {
             Answer::Now => self.send(),
             Answer::Later => {}
@@ -467,8 +667,12 @@ impl Rung {
     fn send(&self) {
         self.bell.take();
 
-        let posted = self.posted.load_acquire();
+        let posted = self.posted();
         let _ = self.taken.update(|n| Some(n.max(posted)));
+    }
+
+    fn posted(&self) -> u32 {
+        self.posted.iter().map(Loom::load).sum()
     }
 
     /// The timer goes off, if it is armed.
@@ -485,29 +689,29 @@ fn no_doorbell_is_left_without_a_timer() {
     model(|| {
         let it = Arc::new(Rung {
             bell: Bell::new(),
-            posted: Loom::new(0),
+            posted: [Loom::new(0), Loom::new(0)],
             taken: Loom::new(0),
             armed: Loom::new(0),
         });
 
         // Those that are answered at once.
-        while it.taken.load() == it.posted.load() && it.armed.load() == 0 {
-            it.post();
+        while it.taken.load() == it.posted() && it.armed.load() == 0 {
+            it.post(0);
         }
         assert_eq!(it.armed.load(), 1);
 
         let other = {
             let it = it.clone();
 
-            thread::spawn(move || it.post())
+            thread::spawn(move || it.post(1))
         };
 
         it.time_is_up();
         other.join().unwrap();
         // What was not sent has a timer that will see to it.
-        assert!(it.taken.load() == it.posted.load() || it.armed.load() == 1);
+        assert!(it.taken.load() == it.posted() || it.armed.load() == 1);
         it.time_is_up();
-        assert_eq!(it.taken.load(), it.posted.load());
+        assert_eq!(it.taken.load(), it.posted());
     });
 }
 
