@@ -67,6 +67,7 @@ impl<W: Word> Bell<W> {
 
     /// Takes a doorbell. `consumed` differs from what it was if the user has consumed completions
     /// meanwhile.
+    // Litmus: MP+bell-ring+take
     pub(crate) fn ring(&self, consumed: u32) -> Answer {
         if self.consumed.load() != consumed {
             self.consumed.store(consumed);
@@ -100,6 +101,7 @@ impl<W: Word> Bell<W> {
     }
 
     /// Takes care of those that wait: look at the ring after this. Returns how many there are.
+    // Litmus: MP+bell-ring+take
     pub(crate) fn take(&self) -> u32 {
         match self.waiting.update(|_| Some(0)) {
             Ok(n) | Err(n) => n,
