@@ -153,10 +153,6 @@ impl Ah {
     pub(crate) fn modify(&self, attr: &AhAttr<'_>) -> Result {
         let dev = &self.pd.dev;
         let av = Av::from_attr(attr)?;
-
-        // What was rung for before goes where it did.
-        self.pd.catch_up();
-
         let new = Arc::new(
             Self {
                 pd: self.pd.clone(),
@@ -167,6 +163,8 @@ impl Ah {
             GFP_KERNEL,
         )?;
 
+        // What was rung for before goes where it did.
+        self.pd.catch_up();
         drop(dev.ahs.replace(GFP_KERNEL, self.num, new)?);
         Ok(())
     }

@@ -494,11 +494,7 @@ impl Cq {
             return;
         }
 
-        let guard = rcu::read_lock();
-
-        if let Some(qp) = self.dev.qps.get(&guard, qpn) {
-            Qp::catch_up(qp);
-        }
+        Qp::catch_up_by_number(&self.dev, qpn);
     }
 
     /// A number that changes when user space takes completions.

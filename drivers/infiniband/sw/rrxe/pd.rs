@@ -12,7 +12,6 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::Full,
-        rcu,
         Arc, //
     },
 };
@@ -49,7 +48,7 @@ impl Pd {
         let old = self.belated.xchg(qpn, Full);
 
         if old != qpn {
-            self.answer(old);
+            Qp::catch_up_by_number(&self.dev, old);
         }
     }
 
@@ -60,18 +59,6 @@ impl Pd {
     ///
     /// Any.
     pub(crate) fn catch_up(&self) {
-        self.answer(Word::load(&self.belated));
-    }
-
-    fn answer(&self, qpn: u32) {
-        if qpn == 0 {
-            return;
-        }
-
-        let guard = rcu::read_lock();
-
-        if let Some(qp) = self.dev.qps.get(&guard, qpn) {
-            Qp::catch_up(qp);
-        }
+        Qp::catch_up_by_number(&self.dev, Word::load(&self.belated));
     }
 }

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     bell::Answer,
+    device::Device,
     opcode::Transport,
     packet::Tail,
     sge::{
@@ -43,6 +44,7 @@ use kernel::{
     },
     sync::{
         bh,
+        rcu,
         Arc,
         ArcBorrow, //
     },
@@ -132,6 +134,19 @@ impl Qp {
     pub(crate) fn catch_up(this: ArcBorrow<'_, Qp>) {
         if this.bell.is_waiting() {
             Self::kick(this, Todo::TX);
+        }
+    }
+
+    /// The same for the queue pair that has a number, if there is one; none has 0.
+    pub(crate) fn catch_up_by_number(dev: &Device, qpn: u32) {
+        if qpn == 0 {
+            return;
+        }
+
+        let guard = rcu::read_lock();
+
+        if let Some(qp) = dev.qps.get(&guard, qpn) {
+            Self::catch_up(qp);
         }
     }
 
