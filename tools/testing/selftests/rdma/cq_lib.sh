@@ -610,12 +610,8 @@ cq_pair()
 	cq_wait 10 cq_listening "$pid" "$port" || cq_note "(not seen to listen)"
 	"${cns[@]}" timeout -k 3 "$limit" "${CLI[@]}" > "$CQ_TMP/cli" 2>&1 || crc=$?
 	# A server whose client failed may wait for ever.
-	if [ "$crc" -ne 0 ]; then
-		kill "$pid" 2>/dev/null
-		wait "$pid" || src=$?
-	elif ! cq_goodbye_lost "$pid"; then
-		wait "$pid" || src=$?
-	fi
+	[ "$crc" -eq 0 ] || kill "$pid" 2>/dev/null
+	{ [ "$crc" -eq 0 ] && cq_goodbye_lost "$pid"; } || wait "$pid" || src=$?
 	CQ_PAIR=$((src | crc))
 	CQ_ENDS="server exit $src, client exit $crc"
 	cq_note "$CQ_ENDS"
