@@ -14,6 +14,8 @@
 #   CQ_SCALE=N         multiply all time limits (default: 1, debug kernel 5);
 #                      a debug kernel also gets a fourth of the data
 #   CQ_KEEP_LOG=FILE   append the log of all commands to FILE
+#   CQ_PROGRAMS=DIR    the programs of the tests that are written in C, compiled, if
+#                      they are not in PATH; if they are in neither, this is done here
 
 KSFT_FAIL=1
 KSFT_SKIP=4
@@ -120,6 +122,28 @@ cq_wait()
 cq_few()
 {
 	echo $((($1 + CQ_FEWER - 1) / CQ_FEWER))
+}
+
+# cq_compiled PROGRAM: take it if somebody has compiled it.
+cq_compiled()
+{
+	local found
+
+	found=$(PATH="${CQ_PROGRAMS:+$CQ_PROGRAMS:}$PATH" command -v "$1") &&
+		cq_do cp "$found" "$CQ_TMP/"
+}
+
+# cq_build PROGRAM...: compile them, unless somebody has; they are in $CQ_TMP.
+cq_build()
+{
+	local p
+
+	# Only what they need: with another libibverbs not all of them have to run.
+	for p; do
+		! cq_compiled "$p" || continue
+		cq_do cc -O1 -Wall -Wextra -Werror -pthread -o "$CQ_TMP/$p" \
+			"$CQ_DIR/$p.c" -Wl,--as-needed -lrdmacm -libverbs || return "$CQ_FATAL"
+	done
 }
 
 # Write a value to a file of sysfs or configfs.

@@ -29,7 +29,7 @@ fabric_build()
 	local flags=${FABRIC_CFLAGS:-}
 
 	[ ! -x "$CQ_TMP/fork_fabric" ] || return 0
-	! fork_compiled fork_fabric || return 0
+	! cq_compiled fork_fabric || return 0
 	# shellcheck disable=SC2086 # they are several
 	cc $flags -E -include rdma/fabric.h - < /dev/null > /dev/null 2>&1 ||
 		{ cq_skip "no headers of libfabric"; return; }

@@ -6,8 +6,6 @@
 #
 # Environment, beside that of cq_lib.sh:
 #   FORKGUARD=FILE      the command, if it is not in PATH or where cargo puts it
-#   FORK_PROGRAMS=DIR   the programs of fork_*.c, compiled, if they are not in PATH; if they are
-#                       in neither, this is done here
 #   FABRIC_CFLAGS=...   where the headers of libfabric are, if not among the others
 #   RDMA_CORE_44=DIR    an unpacked rdma-core 44, for example of Debian 12
 
@@ -25,27 +23,11 @@ fork_need()
 	cq_need cc
 }
 
-# fork_compiled PROGRAM: take it if somebody has compiled it.
-fork_compiled()
-{
-	local found
-
-	found=$(PATH="${FORK_PROGRAMS:+$FORK_PROGRAMS:}$PATH" command -v "$1") &&
-		cq_do cp "$found" "$CQ_TMP/"
-}
-
 # fork_build PROGRAM...: compile them, and what can be preloaded.
 fork_build()
 {
-	local p
-
-	# Only what they need: with another libibverbs not all of them have to run.
-	for p; do
-		! fork_compiled "$p" || continue
-		cq_do cc -O1 -Wall -Wextra -Werror -pthread -o "$CQ_TMP/$p" \
-			"$CQ_DIR/$p.c" -Wl,--as-needed -lrdmacm -libverbs || return "$CQ_FATAL"
-	done
-	fork_compiled fork_old_path.so ||
+	cq_build "$@" || return
+	cq_compiled fork_old_path.so ||
 		cq_do cc -O1 -Wall -Wextra -Werror -shared -fPIC -o "$CQ_TMP/fork_old_path.so" \
 			"$CQ_DIR/fork_old_path.c" || return "$CQ_FATAL"
 	[ -e "$FORK_PARAM" ] || {
