@@ -9,7 +9,7 @@ CORE ?= rust
 export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS
 
 .DEFAULT_GOAL := help
-.PHONY: help run check build build-release build-debug shell integrate patches bench profile bench-cq clean distclean
+.PHONY: help run check build build-release build-debug shell integrate patches bench profile bench-cq fuzz clean distclean
 
 help:
 	@echo 'From a fresh clone, as root on Debian 12 or 13:'
@@ -21,6 +21,7 @@ help:
 	@echo '  make bench-cq       speed of the Rust CQ code against the C code'
 	@echo '  make bench          speed of rrxe against C rxe and siw; scripts/bench --help for parts of it'
 	@echo '  make profile CASE=send_64   instructions by function for a case of make bench (DRIVER=rxe, TOPOLOGY=device)'
+	@echo '  make fuzz           long runs of the fuzzers of rrxe (KERNEL=debug); scripts/fuzz --help for parts of it'
 	@echo '  make build          build root, source, both kernels (build-release, build-debug: one)'
 	@echo '  make integrate KDIR=TREE   lay the project over a 7.3 kernel tree of your own'
 	@echo '  make patches        mail series against Linux 7.3, in patches/'
@@ -53,6 +54,9 @@ build-release build-debug: build-%:
 shell:
 	@scripts/build $(KERNEL)
 	@scripts/vm shell --kernel $(KERNEL) --core $(CORE)
+
+fuzz:
+	@scripts/fuzz --kernel $(KERNEL)
 
 bench:
 	@scripts/build release

@@ -6,7 +6,7 @@
 //! files of the driver itself. The kernel names them `crate::wire` and so on; the glob import
 //! below makes that path right here as well.
 
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, feature = "fuzz")), no_std)]
 // Much of it has its user in the kernel.
 #![allow(dead_code)]
 
@@ -40,13 +40,16 @@ pub(crate) use driver::*;
 
 #[cfg(test)]
 mod engine;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
+#[cfg_attr(not(test), allow(unused_imports))]
 mod faults;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 #[cfg(test)]
 mod garbage;
 #[cfg(test)]
 mod props;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 mod sim;
 #[cfg(test)]
 mod unreliable;
