@@ -206,6 +206,12 @@ class Reports(unittest.TestCase):
             with self.subTest(line=line):
                 self.assertEqual(len(vm.find_reports(f"[    9.9] {line}\n")), 1)
 
+    def test_harmless_lines(self):
+        for line, reports in (("ref_tracker: memory allocation failure, unreliable refcount tracker.", 0),
+                              ("ref_tracker: eth%d@00000000 has 1/1 users at", 1)):
+            with self.subTest(line=line):
+                self.assertEqual(len(vm.find_reports(f"[    9.9] {line}\n")), reports)
+
     def test_kmemleak(self):
         text = "unreferenced object 0x1 (size 8):\n  comm a\nunreferenced object 0x2 (size 8):\n  comm b\n"
         self.assertEqual(len(vm.kmemleak_reports(text)), 2)

@@ -45,6 +45,7 @@ CQ_TMP=
 CQ_PAIR=0
 CQ_ENDS=
 CQ_WEATHER=
+CQ_INJECTED=
 CQ_LIMIT=20
 CQ_FEWER=1
 CQ_LOG=/dev/null
@@ -376,11 +377,15 @@ cq_core()
 
 # ---------------------------------------------------------------- kernel log
 
-# The kernel's log since cq_init, reports of lockdep joined to one line each.
+# The kernel's log since cq_init, reports of lockdep joined to one line each. With
+# CQ_INJECTED, not what vmalloc() says of an allocation that fails.
 cq_kernel_log()
 {
-	dmesg | awk -v mark="cq selftest: $CQ_NAME $$ begins" '
+	dmesg | awk -v mark="cq selftest: $CQ_NAME $$ begins" -v injected="$CQ_INJECTED" '
 		index($0, mark) { on = 1; next }
+		injected && /vmalloc error: .* allocation failed/ { failed = 1 }
+		failed && /<\/TASK>/ { failed = 0; next }
+		failed { next }
 		# A tool that crashes is not the kernel; its own test sees it.
 		!on || /traps: / { next }
 		{ text = $0; sub(/^\[[^]]*\] ?/, "", text) }

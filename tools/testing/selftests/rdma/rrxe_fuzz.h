@@ -60,7 +60,7 @@ static int one_in(unsigned int n)
  * Where things go wrong: near powers of two. Never what could be taken for an
  * address of the kernel, see leaked().
  */
-static uint64_t odd_number(void)
+static inline uint64_t odd_number(void)
 {
 	uint64_t bit = 1ull << below(64);
 
