@@ -193,6 +193,16 @@ class Integrate(unittest.TestCase):
         self.good("--undo")
         self.assertEqual(self.get("drivers/x/Kconfig"), "# mine\n" + KCONFIG)
 
+    def test_undo_of_a_line_that_is_there_twice(self):
+        # The kernel's own is nearer to where ours was, once what is above ours is gone.
+        text = "{\n\tx;\n\ty;\n}\n"
+        self.put("tree", "drivers/x/Makefile", text)
+        self.put("project", "scripts/hooks.txt",
+                 "file drivers/x/Makefile\nbefore~ x;\n+{\n+\ta;\n+\tb;\n+\tc;\nafter~ x;\n+}\n")
+        self.good()
+        self.good("--undo")
+        self.assertEqual(self.get("drivers/x/Makefile"), text)
+
     def test_undo_with_lines_gone(self):
         self.good()
         self.put("tree", "drivers/x/Kconfig", KCONFIG)
