@@ -308,7 +308,7 @@ static void use_qp(struct ibv_qp *qp)
 		group.raw[12] = 239;
 		group.raw[15] = below(4);
 		count(calls, one_in(2) ? ibv_attach_mcast(qp, &group, 0) :
-				  ibv_detach_mcast(qp, &group, 0));
+					 ibv_detach_mcast(qp, &group, 0));
 		break;
 	case 2:
 	case 3:
@@ -326,7 +326,7 @@ static void use_mr(struct ibv_mr *mr)
 
 	if (one_in(2) && pd)
 		count(calls, ibv_rereg_mr(mr, usual(7), pd, field_data(&memory), usual(FIELD),
-				   usual(EVERY_ACCESS)));
+					  usual(EVERY_ACCESS)));
 	else if (pd)
 		count(calls, ibv_advise_mr(pd, usual(2), usual(1), &sge, 1));
 }
