@@ -2,7 +2,7 @@
 
 //! What libFuzzer calls with bytes that it made up; a panic is what it looks for.
 //!
-//! `scripts/fuzz-host` runs these. Each takes all bytes that there are: what makes no sense has
+//! `scripts/fuzz host` runs these. Each takes all bytes that there are: what makes no sense has
 //! to be refused by the code under test, not here.
 
 // A fault is a panic here.
@@ -22,20 +22,20 @@ use crate::{
         RxPacket,
         TxHeaders, //
     },
+    sge::SGE_LEN,
     sim::*,
+    wire::ICRC_LEN,
     wqe::{
         decode_user,
         Data,
         Limits,
         RecvWqe,
         Work,
+        MAX_MSG,
         RECV_LEN,
         SEND_LEN, //
     }, //
 };
-
-/// Length of the ICRC.
-const ICRC: usize = 4;
 
 /// A datagram from behind the UDP header: what is accepted lies within it, and is the same when
 /// it is made again.
@@ -46,7 +46,10 @@ pub fn packet(data: &[u8]) {
     let payload = pkt.payload(data);
     let pad = usize::from(pkt.bth.pad);
 
-    assert_eq!(pkt.payload_at() + payload.len() + pad + ICRC, data.len());
+    assert_eq!(
+        pkt.payload_at() + payload.len() + pad + ICRC_LEN,
+        data.len()
+    );
 
     let mut again = TxHeaders::new(&pkt.bth, &pkt.ext, &pkt.tail)
         .as_bytes()
@@ -78,14 +81,14 @@ pub fn wqe(data: &[u8]) {
     let limits = Limits {
         transport: [Transport::Rc, Transport::Uc, Transport::Ud][usize::from(kind % 3)],
         max_sge: max_sge % 33,
-        max_inline: u16::from(max_sge % 33) * 16,
+        max_inline: u16::from(max_sge % 33) * SGE_LEN as u16,
     };
 
     if kind & 0x80 != 0 {
         let (fixed, area) = head::<RECV_LEN>(rest);
 
         if let Ok(wqe) = RecvWqe::decode(&fixed, area, limits.max_sge) {
-            assert!(wqe.count <= limits.max_sge && usize::from(wqe.count) * 16 <= area.len());
+            assert!(wqe.count <= limits.max_sge && usize::from(wqe.count) * SGE_LEN <= area.len());
         }
         return;
     }
@@ -99,8 +102,8 @@ pub fn wqe(data: &[u8]) {
     match wqe.data {
         Data::Inline(len) => assert!(len as usize <= area.len().min(limits.area())),
         Data::Sges { count, len } => {
-            assert!(count <= limits.max_sge && usize::from(count) * 16 <= area.len());
-            assert!(len <= 1 << 31);
+            assert!(count <= limits.max_sge && usize::from(count) * SGE_LEN <= area.len());
+            assert!(len <= MAX_MSG);
         }
     }
 }
@@ -179,12 +182,7 @@ pub fn peer(data: &[u8]) {
         .iter()
         .all(|b| *b == 0xa5));
     if node.error {
-        // Every work request completes, once.
-        for wcs in [&node.host.sent_wcs, &node.host.recv_wcs] {
-            let ids: Vec<_> = wcs.iter().map(|wc| wc.wr_id).collect();
-
-            assert_eq!(ids, (0..6).collect::<Vec<_>>());
-        }
+        node.assert_completed_once(6);
     }
 }
 

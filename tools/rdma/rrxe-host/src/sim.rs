@@ -729,6 +729,15 @@ impl Node {
 
         &region.bytes[at as usize..(at + len) as usize]
     }
+
+    /// All of the first `n` work requests of each kind completed, once and in order.
+    pub(crate) fn assert_completed_once(&self, n: u64) {
+        for wcs in [&self.host.sent_wcs, &self.host.recv_wcs] {
+            let ids: Vec<_> = wcs.iter().map(|wc| wc.wr_id).collect();
+
+            assert_eq!(ids, (0..n).collect::<Vec<_>>());
+        }
+    }
 }
 
 /// Both sides and the network.

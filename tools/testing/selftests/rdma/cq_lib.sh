@@ -35,6 +35,7 @@ CQ_IP=10.98.0.1
 # Two namespaces, so that packets cross the network stack.
 CQ_IP_A=10.99.0.1
 CQ_IP_B=10.99.0.2
+CQ_ROCE_PORT=4791
 # Of the interfaces: enough for the largest MTU that RoCE has.
 CQ_MTU=4200
 
@@ -304,6 +305,13 @@ cq_rmmod()
 	cq_do modprobe -r "$1"
 }
 
+# The module of the device goes, when the devices have gone.
+cq_module_goes()
+{
+	cq_rmmod "$CQ_MODULE" || { cq_bad "$CQ_MODULE does not go"; return; }
+	! cq_loaded "$CQ_MODULE" || cq_bad "$CQ_MODULE is still there"
+}
+
 # cq_main FUNCTION DESCRIPTION ...: run the steps in order. A function whose
 # name starts with end_ also runs when an earlier step was fatal.
 cq_main()
@@ -480,6 +488,12 @@ cq_link_add()
 		cq_wait 10 cq_gid "$name" "$addr" || return
 	fi
 	cq_wait 10 grep -q ACTIVE "/sys/class/infiniband/$name/ports/1/state"
+}
+
+# cq_roce_sockets [NAMESPACE]: how many sockets of the driver there are.
+cq_roce_sockets()
+{
+	${1:+ip netns exec "$1"} ss -Hulna "sport = :$CQ_ROCE_PORT" | wc -l
 }
 
 cq_has_uverbs()

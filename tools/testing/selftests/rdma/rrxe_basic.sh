@@ -127,8 +127,7 @@ t_pull()
 end_unload()
 {
 	cq_t2_down
-	cq_rmmod "$CQ_MODULE" || { cq_bad "$CQ_MODULE does not go"; return; }
-	! cq_loaded "$CQ_MODULE" || cq_bad "$CQ_MODULE is still there"
+	cq_module_goes
 }
 
 cq_init rrxe_basic

@@ -5,7 +5,7 @@
  *	rrxe_bugs DEVICE GID-INDEX CASE
  *
  * Names of cases are those of Documentation/infiniband/rrxe-bugs.rst. Exit
- * status: 0 all is well, 1 not, 4 it cannot be tried here.
+ * status: 0 all is well, 1 not.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,7 +16,6 @@
 
 #define FIELD 65536
 #define DEPTH 64
-#define SKIPPED 4
 /* Where nobody is. */
 #define NO_QPN 0xbad0
 
@@ -120,20 +119,6 @@ static void post(struct pair *p, enum ibv_wr_opcode opcode, uint64_t wr_id, uint
 	GONE(ibv_post_send(p->qp[0], &wr, &bad));
 }
 
-/* The next completion, whatever it says. */
-static struct ibv_wc next(struct ibv_cq *cq, const char *what)
-{
-	double end = seconds() + 60;
-	struct ibv_wc wc;
-
-	while (ibv_poll_cq(cq, 1, &wc) == 0) {
-		if (seconds() > end)
-			fail("%s: no completion", what);
-		sched_yield();
-	}
-	return wc;
-}
-
 static void empty(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
@@ -176,7 +161,7 @@ static void ranges(void)
 		struct ibv_wc wc;
 
 		post(&p, ops[i / 11 / ARRAY_SIZE(lengths)], i, at, p.there.mr->rkey, n);
-		wc = next(p.cq[0], "a range");
+		wc = next_completion(p.cq[0], "a range");
 		expect(wc.status, inside ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR, "a range");
 		if (!inside)
 			again(&p);
@@ -200,7 +185,7 @@ static struct ibv_wc bind_mw(struct pair *p, struct ibv_mw *mw, struct ibv_mr *m
 	struct ibv_wc wc;
 
 	GONE(ibv_post_send(p->qp[1], &wr, &bad));
-	wc = next(p->cq[1], "a window");
+	wc = next_completion(p->cq[1], "a window");
 	if (wc.status == IBV_WC_SUCCESS)
 		mw->rkey = wr.bind_mw.rkey;
 	return wc;
@@ -257,13 +242,26 @@ static void window_rights(void)
 	pair_down(&p);
 }
 
+/* What a second thread does all the time, and how often it did. */
 struct racer {
+	pthread_t thread;
 	struct pair *p;
-	struct ibv_mw *mw;
 	atomic_uint rkey;
 	atomic_int stop, dead;
 	unsigned long done;
 };
+
+static void race(struct racer *r, void *(*run)(void *))
+{
+	if (pthread_create(&r->thread, NULL, run, r))
+		fail("no thread");
+}
+
+static void race_ends(struct racer *r)
+{
+	atomic_store(&r->stop, 1);
+	pthread_join(r->thread, NULL);
+}
 
 /* Writes through the window, as long as nobody says that the connection is broken. */
 static void *write_through(void *arg)
@@ -276,7 +274,7 @@ static void *write_through(void *arg)
 			continue;
 		}
 		post(r->p, IBV_WR_RDMA_WRITE, 0, there(r->p), atomic_load(&r->rkey), 4096);
-		if (next(r->p->cq[0], "a write").status == IBV_WC_SUCCESS)
+		if (next_completion(r->p->cq[0], "a write").status == IBV_WC_SUCCESS)
 			r->done++;
 		else
 			atomic_store(&r->dead, 1);
@@ -288,14 +286,13 @@ static void *write_through(void *arg)
 static void window_races(void)
 {
 	struct racer r = { 0 };
-	pthread_t thread;
 	struct pair p;
 	int refused = 0;
 
 	pair_up(&p, IBV_QPT_RC, 0);
 	r.p = &p;
 	atomic_store(&r.dead, 1);
-	pthread_create(&thread, NULL, write_through, &r);
+	race(&r, write_through);
 	for (int i = 0; i < 200; i++) {
 		struct ibv_mr *mr = MADE(ibv_reg_mr(p.pd, field_data(&p.there), FIELD,
 						    EVERY_ACCESS));
@@ -320,8 +317,7 @@ static void window_races(void)
 			sched_yield();
 		GONE(ibv_dereg_mr(mr));
 	}
-	atomic_store(&r.stop, 1);
-	pthread_join(thread, NULL);
+	race_ends(&r);
 	printf("%lu writes, %d windows\n", r.done, refused);
 	if (!r.done)
 		fail("nothing was written");
@@ -334,7 +330,7 @@ static void *read_much(void *arg)
 
 	while (!atomic_load(&r->stop)) {
 		post(r->p, IBV_WR_RDMA_READ, 0, there(r->p), r->p->there.mr->rkey, FIELD);
-		expect(next(r->p->cq[0], "a READ").status, IBV_WC_SUCCESS, "a READ");
+		expect(next_completion(r->p->cq[0], "a READ").status, IBV_WC_SUCCESS, "a READ");
 		r->done++;
 	}
 	return NULL;
@@ -345,21 +341,19 @@ static void read_limits(void)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
 	struct racer r = { 0 };
-	pthread_t thread;
 	struct pair p;
 	int changed = 0;
 
 	pair_up(&p, IBV_QPT_RC, 0);
 	GONE(ibv_modify_qp(p.qp[1], &attr, IBV_QP_STATE));
 	r.p = &p;
-	pthread_create(&thread, NULL, read_much, &r);
+	race(&r, read_much);
 	for (int i = 0; i < 500; i++) {
 		attr.max_dest_rd_atomic = 4 + below(12);
 		changed += !ibv_modify_qp(p.qp[1], &attr, IBV_QP_MAX_DEST_RD_ATOMIC);
 		usleep(below(200));
 	}
-	atomic_store(&r.stop, 1);
-	pthread_join(thread, NULL);
+	race_ends(&r);
 	printf("%lu READs, %d changes\n", r.done, changed);
 	if (!r.done)
 		fail("nothing was read");
@@ -393,10 +387,9 @@ static void *map_queues(void *arg)
 static void map_races(void)
 {
 	struct racer r = { 0 };
-	pthread_t thread;
 	int made = 0;
 
-	pthread_create(&thread, NULL, map_queues, &r);
+	race(&r, map_queues);
 	for (int i = 0; i < 1500; i++) {
 		/* The other thread may have taken its place: then there is none. */
 		struct ibv_cq *cq = ibv_create_cq(ctx, 1 + below(64), NULL, NULL, 0);
@@ -405,8 +398,7 @@ static void map_races(void)
 		if (cq)
 			GONE(ibv_destroy_cq(cq));
 	}
-	atomic_store(&r.stop, 1);
-	pthread_join(thread, NULL);
+	race_ends(&r);
 	printf("%d queues, %lu mapped by the other thread\n", made, r.done);
 }
 
@@ -517,7 +509,7 @@ static void dead_peer(void)
 	for (int i = 0; i < DEPTH; i++)
 		post(&p, IBV_WR_RDMA_WRITE, i, there(&p), p.there.mr->rkey, 100);
 	for (int i = 0; i < DEPTH; i++) {
-		struct ibv_wc wc = next(p.cq[0], "a request to nobody");
+		struct ibv_wc wc = next_completion(p.cq[0], "a request to nobody");
 
 		if (wc.wr_id != (unsigned int)i)
 			fail("request %llu is number %d", (unsigned long long)wc.wr_id, i);
@@ -652,7 +644,7 @@ static int inject(int n)
 	if (fd < 0)
 		fd = open("/proc/thread-self/fail-nth", O_RDWR);
 	if (fd < 0)
-		exit(SKIPPED);
+		fail("fail-nth cannot be opened: %s", strerror(errno));
 	if (pread(fd, text, sizeof(text) - 1, 0) < 0)
 		fail("fail-nth cannot be read: %s", strerror(errno));
 	dprintf(fd, "%d", n);
@@ -829,10 +821,7 @@ int main(int argc, char **argv)
 	fuzz_name = "rrxe_bugs";
 	if (argc != 4)
 		fail("usage: rrxe_bugs DEVICE GID-INDEX CASE");
-	ctx = open_device(argv[1]);
-	self.sgid_index = atoi(argv[2]);
-	if (!ctx || ibv_query_gid(ctx, 1, self.sgid_index, &self.gid))
-		fail("no device %s with GID %s", argv[1], argv[2]);
+	ctx = open_self(argv[1], argv[2], &self);
 	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
 		if (strcmp(cases[i].name, argv[3]))
 			continue;

@@ -13,7 +13,6 @@ DEV_TYPE=${DEV_TYPE:-rrxe}
 . "$(dirname "$0")/cq_lib.sh"
 
 FAILSLAB=/sys/kernel/debug/failslab
-ROCE_PORT=4791
 # How often what belongs together is taken away at the same time.
 TEARDOWNS=${TEARDOWNS:-20}
 
@@ -71,12 +70,6 @@ t_r12()
 		cq_bad "the interface is still in the group"
 }
 
-# sockets [NAMESPACE]: how many of the driver there are.
-sockets()
-{
-	${1:+ip netns exec "$1"} ss -Hulna "sport = :$ROCE_PORT" | wc -l
-}
-
 # Another name space with an interface.
 other_up()
 {
@@ -97,7 +90,7 @@ t_b36()
 	other_up || return
 	! cq_do ip netns exec cqc rdma link add "$CQ_DEV" type "$DEV_TYPE" netdev cqvc ||
 		{ cq_bad "two devices with a name"; rc=1; }
-	[ "$(sockets cqc)" -eq 0 ] || { cq_bad "$(sockets cqc) sockets are left"; rc=1; }
+	[ "$(cq_roce_sockets cqc)" -eq 0 ] || { cq_bad "sockets are left"; rc=1; }
 	other_down
 	return "$rc"
 }
@@ -106,13 +99,13 @@ t_r14()
 {
 	local rc=0 before
 
-	before=$(sockets)
+	before=$(cq_roce_sockets)
 	other_up || return
 	cq_do ip netns exec cqc rdma link add cqdc type "$DEV_TYPE" netdev cqvc || return
-	[ "$(sockets cqc)" -gt 0 ] || { cq_bad "no sockets"; rc=1; }
-	[ "$(sockets)" -eq "$before" ] || { cq_bad "sockets in another name space"; rc=1; }
+	[ "$(cq_roce_sockets cqc)" -gt 0 ] || { cq_bad "no sockets"; rc=1; }
+	[ "$(cq_roce_sockets)" -eq "$before" ] || { cq_bad "sockets in another name space"; rc=1; }
 	cq_do rdma link delete cqdc
-	[ "$(sockets cqc)" -eq 0 ] || { cq_bad "sockets are left"; rc=1; }
+	[ "$(cq_roce_sockets cqc)" -eq 0 ] || { cq_bad "sockets are left"; rc=1; }
 	other_down
 	return "$rc"
 }
@@ -199,8 +192,7 @@ t_b43()
 end_unload()
 {
 	cq_t1_down
-	cq_rmmod "$CQ_MODULE" || { cq_bad "$CQ_MODULE does not go"; return; }
-	! cq_loaded "$CQ_MODULE" || cq_bad "$CQ_MODULE is still there"
+	cq_module_goes
 }
 
 cq_init rrxe_bugs

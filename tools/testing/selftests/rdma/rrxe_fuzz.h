@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,6 +148,17 @@ struct peer {
 	uint32_t qpn;
 };
 
+/* The device, and how it is reached, as the command line says. */
+static struct ibv_context *open_self(const char *device, const char *gid_index, struct peer *self)
+{
+	struct ibv_context *ctx = open_device(device);
+
+	self->sgid_index = atoi(gid_index);
+	if (!ctx || ibv_query_gid(ctx, 1, self->sgid_index, &self->gid))
+		fail("no device %s with GID %s", device, gid_index);
+	return ctx;
+}
+
 #define QKEY 0x11111111
 #define FIRST_PSN 0xfffff0
 
@@ -233,8 +245,8 @@ static double seconds(void)
 	return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* One completion of a queue, or it fails. */
-static struct ibv_wc one_completion(struct ibv_cq *cq, const char *what)
+/* The next completion, whatever it says. */
+static struct ibv_wc next_completion(struct ibv_cq *cq, const char *what)
 {
 	double end = seconds() + 60;
 	struct ibv_wc wc;
@@ -242,8 +254,16 @@ static struct ibv_wc one_completion(struct ibv_cq *cq, const char *what)
 	while (ibv_poll_cq(cq, 1, &wc) == 0) {
 		if (seconds() > end)
 			fail("%s: no completion", what);
-		usleep(50);
+		sched_yield();
 	}
+	return wc;
+}
+
+/* One completion of a queue, or it fails. */
+static struct ibv_wc one_completion(struct ibv_cq *cq, const char *what)
+{
+	struct ibv_wc wc = next_completion(cq, what);
+
 	if (wc.status != IBV_WC_SUCCESS)
 		fail("%s: %s", what, ibv_wc_status_str(wc.status));
 	return wc;

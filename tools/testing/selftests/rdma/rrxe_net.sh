@@ -21,20 +21,13 @@ OTHER_IP6=fd00:4792::1
 DROPS=/sys/kernel/debug/rrxe/drops
 # When packets are sent as trains: 0 never, 1 where the device takes them, 2 always.
 TRAINS=/sys/kernel/debug/rrxe/trains
-ROCE_PORT=4791
-
-# How many sockets of the driver there are in a name space.
-sockets()
-{
-	ip netns exec "$1" ss -Hulna "sport = :$ROCE_PORT" | wc -l
-}
 
 # has_sockets NAMESPACE NUMBER
 has_sockets()
 {
 	local n
 
-	n=$(sockets "$1")
+	n=$(cq_roce_sockets "$1")
 	[ "$n" = "$2" ] || cq_bad "$1 has $n sockets, not $2"
 }
 
@@ -238,7 +231,7 @@ t_port_in_use()
 	ip netns exec cqa python3 -c "
 import socket, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.bind(('0.0.0.0', $ROCE_PORT))
+s.bind(('0.0.0.0', $CQ_ROCE_PORT))
 time.sleep(60)" &
 	pid=$!
 	cq_wait 10 has_sockets cqa 1
@@ -376,8 +369,7 @@ t_netns_moves()
 end_unload()
 {
 	cq_t2_down
-	cq_rmmod rrxe || { cq_bad "the module does not go"; return; }
-	! cq_loaded rrxe || cq_bad "the module is still there"
+	cq_module_goes
 }
 
 cq_init rrxe_net

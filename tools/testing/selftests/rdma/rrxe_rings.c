@@ -478,10 +478,7 @@ int main(int argc, char **argv)
 	if (argc > 4)
 		seed = strtoull(argv[4], NULL, 0);
 	rnd_state = seed;
-	ctx = open_device(argv[1]);
-	self.sgid_index = atoi(argv[2]);
-	if (!ctx || ibv_query_gid(ctx, 1, self.sgid_index, &self.gid))
-		fail("no device %s with GID %s", argv[1], argv[2]);
+	ctx = open_self(argv[1], argv[2], &self);
 	field_init(&from, FIELD, 0x31);
 	field_init(&to, FIELD, 0x32);
 	field_init(&sealed, FIELD, SEALED);

@@ -226,8 +226,7 @@ end_unload()
 	! cq_loaded "$SAMPLE" || cq_do rmmod "$SAMPLE"
 	cq_rmmod "$BENCH"
 	cq_t1_down
-	cq_rmmod rrxe || { cq_bad "the module does not go"; return; }
-	! cq_loaded rrxe || cq_bad "the module is still there"
+	cq_module_goes
 }
 
 cq_init rrxe_storm

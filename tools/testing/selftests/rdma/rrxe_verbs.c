@@ -506,10 +506,7 @@ int main(int argc, char **argv)
 	if (argc > 4)
 		seed = strtoull(argv[4], NULL, 0);
 	rnd_state = seed;
-	ctx = open_device(argv[1]);
-	self.sgid_index = atoi(argv[2]);
-	if (!ctx || ibv_query_gid(ctx, 1, self.sgid_index, &self.gid))
-		fail("no device %s with GID %s", argv[1], argv[2]);
+	ctx = open_self(argv[1], argv[2], &self);
 	field_init(&memory, FIELD, 0x31);
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)

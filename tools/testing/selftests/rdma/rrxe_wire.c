@@ -19,7 +19,6 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include "rrxe_fuzz.h"
@@ -500,7 +499,6 @@ static void make_ends(void)
 			.max_send_sge = 1, .max_recv_sge = 1,
 		},
 	};
-
 	struct ibv_ah_attr ah_attr = peer_ah(&peer);
 
 	pd = MADE(ibv_alloc_pd(ctx));
@@ -555,10 +553,7 @@ static void parse(char **argv)
 {
 	uint8_t *m = macs[1];
 
-	ctx = open_device(argv[1]);
-	self.sgid_index = atoi(argv[2]);
-	if (!ctx || ibv_query_gid(ctx, 1, self.sgid_index, &self.gid))
-		fail("no device %s with GID %s", argv[1], argv[2]);
+	ctx = open_self(argv[1], argv[2], &self);
 	open_socket(argv[3], argv[4]);
 	if (sscanf(argv[5], "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", m, m + 1, m + 2, m + 3, m + 4,
 		   m + 5) != ETH_ALEN ||
