@@ -57,10 +57,7 @@ static int one_in(unsigned int n)
 	return below(n) == 0;
 }
 
-/*
- * Where things go wrong: near powers of two. Never what could be taken for an
- * address of the kernel, see leaked().
- */
+/* Where things go wrong: near powers of two. */
 static inline uint64_t odd_number(void)
 {
 	uint64_t bit = 1ull << below(64);
@@ -130,7 +127,7 @@ static inline void field_sealed(const struct field *f, int fill, const char *wha
 		fail("the %s was written to", what);
 }
 
-/* These programs send no number of that form, so it came out of the kernel. */
+/* These programs send no bytes of that form, so they came out of the kernel. */
 static inline void leaked(const struct field *f)
 {
 	const uint64_t *word = (const void *)field_data(f);

@@ -299,12 +299,22 @@ static void some_recv(uint8_t *image, const struct world *w)
 	some_sges(&wqe->dma, (void *)(image + sizeof(*wqe)), w, &to);
 }
 
-static void spoil_word(uint8_t *image, unsigned int size)
+/*
+ * An odd number somewhere in so many bytes of entries. Behind the fixed part of
+ * an entry to send there may be inline data, which comes back at any alignment.
+ * Since leaked() takes two bytes of ones behind a large one for an address of the
+ * kernel, no two such bytes are next to each other in there.
+ */
+static void spoil_word(uint8_t *entries, unsigned int stride, unsigned int from,
+		       unsigned int size)
 {
 	uint64_t value = odd_number();
 	unsigned int width = 1u << below(4);
+	unsigned int at = from + below(size / width) * width;
 
-	memcpy(image + below(size / width) * width, &value, width);
+	if (at % stride >= sizeof(struct rxe_send_wqe))
+		value &= 0xff7fff7fff7fff7full;
+	memcpy(entries + at, &value, width);
 }
 
 static void spoil(uint8_t *image, unsigned int size)
@@ -320,11 +330,11 @@ static void spoil(uint8_t *image, unsigned int size)
 	}
 	/* The fields that say how many and where come last, and are few. */
 	if (one_in(4))
-		spoil_word(image + size / 2, size / 2);
+		spoil_word(image, size, size / 2, size / 2);
 	if (one_in(8) && size > sizeof(struct rxe_send_wqe))
 		((struct rxe_send_wqe *)image)->wr.opcode = opcodes[below(ARRAY_SIZE(opcodes))];
 	while (n--)
-		spoil_word(image, size);
+		spoil_word(image, size, 0, size);
 }
 
 /* The slot behind the last one, whether or not the device is done with it. */
@@ -434,7 +444,7 @@ static void *scribble(void *arg)
 		if (one_in(4))
 			memcpy((uint8_t *)r->head + 128 * below(3), &value, 4);
 		else
-			spoil_word(r->head->data, (r->mask + 1) * r->stride);
+			spoil_word(r->head->data, r->stride, 0, (r->mask + 1) * r->stride);
 		if (one_in(32))
 			usleep(100);
 	}

@@ -202,7 +202,8 @@ static uint8_t *put_parts(uint8_t *at, unsigned int parts, unsigned int payload)
 	if (parts & ATOMIC) {
 		at = put(at, some_address() & ~(one_in(64) ? 0ull : 7ull), 8);
 		at = put(at, some_key(), 4);
-		at = put(at, rnd() >> 1, 8);
+		/* Added up, they must not look like an address of the kernel: leaked(). */
+		at = put(at, rnd() >> 24, 8);
 		at = put(at, below(2), 8);
 	}
 	if (parts & AETH) {
