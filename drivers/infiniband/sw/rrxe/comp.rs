@@ -69,7 +69,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
     ) -> Result<Response, Parked> {
         let psn = pkt.bth.psn;
 
@@ -106,7 +106,7 @@ where
             },
             (Kind::ReadResponse, _) => {
                 if self.acknowledged(now, psn) {
-                    self.read_response(env, pkt.op.pos, pkt.len, payload)?;
+                    self.read_response(env, pkt, payload)?;
                 }
             }
             (Kind::AtomicAcknowledge, Ext::AtomicAck(_, value)) => {
@@ -196,9 +196,9 @@ where
         })
     }
 
-    /// Takes the response with the next PSN of a work request.
-    fn answered(&mut self, now: u64, index: u32) {
-        self.una = self.una.next();
+    /// Takes the response with the next PSN, or several ones, of a work request.
+    fn answered(&mut self, now: u64, index: u32, span: u32) {
+        self.una = self.una.add(span);
         if let Some(entry) = self.q.get_mut(index) {
             if self.una.since(entry.first) == entry.npsn {
                 entry.phase = Phase::Done;
@@ -210,10 +210,10 @@ where
     fn read_response<E: TxEnv<Kernel = K>>(
         &mut self,
         env: &mut E,
-        pos: Position,
-        len: u32,
-        payload: &E::Packet,
+        pkt: &RxPacket,
+        payload: E::Packet<'_>,
     ) -> Result<(), Parked> {
+        let (pos, len, span) = (pkt.op.pos, pkt.len, pkt.span);
         let Some((index, entry)) = self.waiting().and_then(|i| Some((i, *self.q.get(i)?))) else {
             return Ok(());
         };
@@ -227,8 +227,9 @@ where
 
                 // The first packet of an answer to a request that was sent again may have any
                 // place but must be marked so; what an earlier answer has there is just as good.
-                if len != (total - at).min(mtu)
-                    || pos.ends() != (nr + 1 == entry.npsn)
+                if span > entry.npsn - nr
+                    || len != (total - at).min(mtu.saturating_mul(span))
+                    || pos.ends() != (nr + span == entry.npsn)
                     || (nr == 0 && !pos.starts())
                 {
                     self.fail(Status::BadResp);
@@ -248,13 +249,14 @@ where
                     }
                 }
             }
-            Work::Flush(..) | Work::AtomicWrite { .. } if pos == Position::Only && len == 0 => {}
+            Work::Flush(..) | Work::AtomicWrite { .. }
+                if pos == Position::Only && len == 0 && span == 1 => {}
             _ => {
                 self.fail(Status::BadResp);
                 return Ok(());
             }
         }
-        self.answered(env.now(), index);
+        self.answered(env.now(), index, span);
         Ok(())
     }
 
@@ -292,7 +294,7 @@ where
                 }
             }
         }
-        self.answered(env.now(), index);
+        self.answered(env.now(), index, 1);
         Ok(())
     }
 }

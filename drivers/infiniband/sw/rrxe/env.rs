@@ -88,6 +88,9 @@ pub(crate) struct TxPacket<'a> {
     /// So many packets of the same size, or a little shorter, are likely to be sent behind it at
     /// once.
     pub(crate) alike: u32,
+    /// It stands for so many packets, which would have had these PSNs and the payload in pieces of
+    /// the MTU: not more than [`Wire::span`] has said.
+    pub(crate) span: u32,
 }
 
 /// A packet was not sent.
@@ -99,12 +102,18 @@ pub(crate) enum SendError {
     Mem(MemError),
     /// There is no such address handle, or it is of another protection domain.
     Handle,
+    /// It stands for several packets, which now have to be sent one by one.
+    Apart,
 }
 
 /// The way out.
 pub(crate) trait Wire {
     /// Sends a packet. One that is lost on its way was sent.
     fn send(&mut self, pkt: &TxPacket<'_>) -> Result<(), SendError>;
+
+    /// Tells how many packets of a message may be sent as one, if that is done next. More than one
+    /// only goes where nothing is between the two sides.
+    fn span(&mut self, dest: Dest) -> u32;
 }
 
 /// Where to write.
@@ -125,11 +134,11 @@ pub(crate) enum Target {
 
 /// What to write.
 #[derive(Debug)]
-pub(crate) enum Source<'a, P: ?Sized> {
+pub(crate) enum Source<'a, P> {
     /// These bytes.
     Bytes(&'a [u8]),
     /// Payload of a received packet from an offset on.
-    Packet(&'a P, u32),
+    Packet(P, u32),
 }
 
 /// What the other side wants to do with memory.
@@ -161,10 +170,10 @@ pub(crate) enum AtomicOp {
 /// that wrap around the address space are not in any region.
 pub(crate) trait Mem {
     /// Payload of a received packet.
-    type Packet: ?Sized;
+    type Packet<'p>: Copy;
 
     /// Writes as many bytes as `to` has.
-    fn scatter(&mut self, to: Target, from: Source<'_, Self::Packet>) -> Result<(), MemError>;
+    fn scatter(&mut self, to: Target, from: Source<'_, Self::Packet<'_>>) -> Result<(), MemError>;
 
     /// Checks that the other side may access a range that is not empty.
     fn check(&mut self, reth: &Reth, access: Access) -> Result<(), MemError>;
@@ -174,7 +183,7 @@ pub(crate) trait Mem {
     fn atomic(&mut self, rkey: u32, va: u64, op: AtomicOp) -> Result<u64, MemError>;
 
     /// Writes the eight bytes of a packet as one. The address is a multiple of eight.
-    fn atomic_write(&mut self, rkey: u32, va: u64, from: &Self::Packet) -> Result<(), MemError>;
+    fn atomic_write(&mut self, rkey: u32, va: u64, from: Self::Packet<'_>) -> Result<(), MemError>;
 
     /// Makes what was written to a range visible or persistent.
     fn flush(&mut self, feth: &Feth, reth: &Reth) -> Result<(), MemError>;

@@ -174,6 +174,9 @@ pub(crate) struct RxPacket {
     pub(crate) tail: Tail,
     /// Size of the payload without padding.
     pub(crate) len: u32,
+    /// It stands for so many packets; see [`TxPacket::span`](crate::env::TxPacket::span). One from
+    /// a network is one.
+    pub(crate) span: u32,
 }
 
 impl RxPacket {
@@ -235,6 +238,7 @@ impl RxPacket {
             ext,
             tail,
             len,
+            span: 1,
         })
     }
 

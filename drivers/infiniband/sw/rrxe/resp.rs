@@ -122,6 +122,8 @@ struct Job {
     va: u64,
     len: u32,
     sent: u32,
+    /// It is for a request that was repeated.
+    again: bool,
 }
 
 /// A request that has an answer of its own.
@@ -292,7 +294,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         ip: &[u8; grh::LEN],
     ) -> Result<Received, Parked> {
         let mut out = Received::default();
@@ -313,7 +315,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         out: &mut Received,
     ) -> Result<(), Parked> {
         match pkt.bth.psn.diff(self.expected) {
@@ -342,7 +344,7 @@ where
                     self.reply = None;
                 }
                 if pkt.bth.ack_req && matches!(pkt.op.kind, Kind::Send | Kind::Write) {
-                    self.reply = Some((pkt.bth.psn, Syndrome::ACK));
+                    self.reply = Some((self.expected.sub(1), Syndrome::ACK));
                 }
             }
             Err(Refusal::Parked(parked)) => return Err(parked),
@@ -397,10 +399,13 @@ where
             (_, Msg::Idle) => op.pos.starts(),
             _ => false,
         };
+        // What the packets before the last one have, if it stands for several, and all of them.
+        let before = mtu.saturating_mul(pkt.span.saturating_sub(1));
+        let most = before.saturating_add(mtu);
         let length = match op.pos {
-            Position::First | Position::Middle => pkt.len == mtu,
-            Position::Last => 1 <= pkt.len && pkt.len <= mtu,
-            Position::Only => pkt.len <= mtu,
+            Position::First | Position::Middle => pkt.len == most,
+            Position::Last => before < pkt.len && pkt.len <= most,
+            Position::Only => (pkt.span == 1 || before < pkt.len) && pkt.len <= most,
         };
 
         sequence && length
@@ -423,7 +428,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         ev: &mut Events,
     ) -> Result<u32, Refusal> {
         if !self.in_order(pkt) || !self.may(pkt.op.kind) {
@@ -504,7 +509,7 @@ where
         env: &mut E,
         at: u32,
         len: u32,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
     ) -> Result<(), MemError> {
         let Some(recv) = &self.recv else {
             return Err(MemError::Access);
@@ -554,7 +559,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         ev: &mut Events,
     ) -> Result<u32, Refusal> {
         let at = match self.msg {
@@ -576,7 +581,7 @@ where
         })?;
         if !pkt.op.pos.ends() {
             self.msg = Msg::Send(end);
-            return Ok(1);
+            return Ok(pkt.span);
         }
         if let Tail::Inv(rkey) = pkt.tail {
             env.invalidate(rkey)?;
@@ -584,14 +589,14 @@ where
         self.msg = Msg::Idle;
         self.message_done();
         self.complete(env, pkt, Opcode::Recv, end, self.cfg.dest_qpn, ev);
-        Ok(1)
+        Ok(pkt.span)
     }
 
     fn write<E: RxEnv>(
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         ev: &mut Events,
     ) -> Result<u32, Refusal> {
         let (reth, total) = match (pkt.ext, self.msg) {
@@ -633,14 +638,14 @@ where
                 },
                 total,
             };
-            return Ok(1);
+            return Ok(pkt.span);
         }
         self.msg = Msg::Idle;
         self.message_done();
         if pkt.op.tail == TailKind::Imm {
             self.complete(env, pkt, Opcode::RecvWriteImm, total, self.cfg.dest_qpn, ev);
         }
-        Ok(1)
+        Ok(pkt.span)
     }
 
     fn read<E: Mem>(&mut self, env: &mut E, reth: &Reth) -> Result<u32, Refusal> {
@@ -700,6 +705,7 @@ where
                 va: reth.va,
                 len: reth.len,
                 sent: 0,
+                again: false,
             }),
         };
 
@@ -753,6 +759,7 @@ where
                     va: reth.va,
                     len: reth.len,
                     sent: 0,
+                    again: true,
                 }
             }
             (Kind::CompareSwap | Kind::FetchAdd, _, What::Atomic(_)) => Job {
@@ -760,12 +767,14 @@ where
                 va: 0,
                 len: 0,
                 sent: 0,
+                again: true,
             },
             (kind, _, What::Done(of)) if kind == of => Job {
                 psn,
                 va: 0,
                 len: 0,
                 sent: 0,
+                again: true,
             },
             _ => return,
         };
@@ -778,7 +787,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         out: &mut Received,
     ) -> Result<(), Parked> {
         // A lost packet makes the rest of its message useless; the next one is not concerned. The
@@ -795,7 +804,7 @@ where
         if let Err(Refusal::Parked(parked)) = result {
             return Err(parked);
         }
-        self.expected = pkt.bth.psn.next();
+        self.expected = pkt.bth.psn.add(pkt.span);
         if let Err(refusal) = result {
             self.msg = Msg::Idle;
             out.dropped = true;
@@ -817,7 +826,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         ip: &[u8; grh::LEN],
         out: &mut Received,
     ) -> Result<(), Parked> {
@@ -851,7 +860,7 @@ where
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
-        payload: &E::Packet,
+        payload: E::Packet<'_>,
         ip: &[u8; grh::LEN],
         ev: &mut Events,
     ) -> Result<Option<u32>, Refusal> {

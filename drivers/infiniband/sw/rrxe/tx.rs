@@ -266,12 +266,10 @@ where
                     left -= 1;
                     self.run_local(env);
                 }
-                Step::Send => {
-                    left -= 1;
-                    if !self.send(env, left > 0) {
-                        return ev;
-                    }
-                }
+                Step::Send => match self.send(env, left) {
+                    Some(sent) => left -= sent.min(left),
+                    None => return ev,
+                },
             }
         }
         if self.state == QpState::Error {
@@ -527,17 +525,47 @@ where
         })
     }
 
-    /// Sends the packet at the cursor. Returns false if it has to be tried again later.
-    fn send<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, more: bool) -> bool {
-        let Some(&entry) = self.q.get(self.cur) else {
-            return false;
+    /// How many packets from the one at the cursor on, which has this PSN, are sent as one; not
+    /// more than `most`.
+    ///
+    /// What is sent a second time goes packet by packet: the other side may have a part of it.
+    fn span<E: TxEnv<Kernel = K>>(
+        &self,
+        env: &mut E,
+        entry: &Entry<K>,
+        psn: Psn,
+        most: u32,
+    ) -> u32 {
+        let left = entry.npsn.saturating_sub(self.cur_pkt).min(most);
+
+        if left <= 1
+            || psn != self.snd_max
+            || !matches!(entry.wqe.work, Work::Send(_) | Work::Write { .. })
+        {
+            return 1;
+        }
+
+        let room = match self.cfg.transport {
+            Transport::Rc => WINDOW.saturating_sub(psn.since(self.una)),
+            _ => left,
         };
+
+        left.min(room).min(env.span(Dest::Connected)).max(1)
+    }
+
+    /// Sends the packet at the cursor, or several ones, but no more than `budget`, as one. Returns
+    /// how many, or nothing if it has to be tried again later.
+    fn send<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, budget: u32) -> Option<u32> {
+        let &entry = self.q.get(self.cur)?;
         let wqe = &entry.wqe;
         let mtu = self.cfg.mtu;
         let psn = entry.first.add(self.cur_pkt);
         let total = wqe.data.len();
         let at = self.cur_pkt.saturating_mul(mtu).min(total);
-        let len = (total - at).min(mtu);
+        let span = self.span(env, &entry, psn, budget);
+        let last_psn = psn.add(span - 1);
+        let more = budget > span;
+        let len = (total - at).min(mtu.saturating_mul(span));
         let piece = Position::of(self.cur_pkt == 0, at + len == total);
 
         let (kind, pos, ext, tail, len) = match wqe.work {
@@ -550,7 +578,7 @@ where
                     } else {
                         Phase::Done
                     });
-                    return true;
+                    return Some(1);
                 }
 
                 let deth = Deth {
@@ -647,22 +675,22 @@ where
                     8,
                 )
             }
-            Work::LocalInv(_) | Work::BindMw(_) | Work::Kernel(_) => return false,
+            Work::LocalInv(_) | Work::BindMw(_) | Work::Kernel(_) => return None,
         };
         let tail = if pos.ends() { tail } else { Tail::None };
         let Some(code) = opcode::code(self.cfg.transport, kind, pos, tail.kind()) else {
             self.mark(Phase::Failed(Status::LocQpOp));
-            return true;
+            return Some(1);
         };
 
         let reliable = self.cfg.transport == Transport::Rc;
         let follows = more
             && if pos.ends() {
-                self.cfg.thin_acks && self.another_follows(env, psn)
+                self.cfg.thin_acks && self.another_follows(env, last_psn)
             } else {
-                !reliable || psn.next().since(self.una) < WINDOW
+                !reliable || last_psn.next().since(self.una) < WINDOW
             };
-        let ack_req = reliable && (!follows || self.since_ack >= ACK_EVERY - 1);
+        let ack_req = reliable && (!follows || self.since_ack.saturating_add(span) >= ACK_EVERY);
         let alike = match pos {
             _ if !follows => 0,
             // What follows is likely to be the same once more.
@@ -704,29 +732,33 @@ where
             len,
             dest,
             alike,
+            span,
         }) {
-            Ok(()) => {}
-            Err(SendError::Busy | SendError::Mem(MemError::Wait)) => return false,
-            Err(SendError::Mem(MemError::Access)) => {
-                self.mark(Phase::Failed(Status::LocProt));
-                return true;
-            }
-            Err(SendError::Handle) => {
-                self.mark(Phase::Failed(Status::LocQpOp));
-                return true;
-            }
+            Ok(()) => self.sent(env.now(), &entry, psn, span, pos, ack_req),
+            Err(SendError::Busy | SendError::Mem(MemError::Wait)) => return None,
+            Err(SendError::Mem(MemError::Access)) => self.mark(Phase::Failed(Status::LocProt)),
+            Err(SendError::Handle) => self.mark(Phase::Failed(Status::LocQpOp)),
+            Err(SendError::Apart) if span > 1 => return self.send(env, 1),
+            Err(SendError::Apart) => return None,
         }
-        self.sent(env.now(), &entry, psn, pos, ack_req);
-        true
+        Some(span)
     }
 
-    /// Moves the cursor behind the packet that was sent.
-    fn sent(&mut self, now: u64, entry: &Entry<K>, psn: Psn, pos: Position, ack_req: bool) {
+    /// Moves the cursor behind the packets that were sent.
+    fn sent(
+        &mut self,
+        now: u64,
+        entry: &Entry<K>,
+        psn: Psn,
+        span: u32,
+        pos: Position,
+        ack_req: bool,
+    ) {
         let reliable = self.cfg.transport == Transport::Rc;
         let end = if matches!(entry.wqe.work, Work::Read { .. }) {
             entry.first.add(entry.npsn)
         } else {
-            psn.next()
+            psn.add(span)
         };
 
         if let Some(e) = self.q.get_mut(self.cur) {
@@ -744,12 +776,12 @@ where
             self.cur = self.cur.wrapping_add(1);
             self.cur_pkt = 0;
         } else {
-            self.cur_pkt += 1;
+            self.cur_pkt += span;
         }
         self.since_ack = if ack_req {
             0
         } else {
-            self.since_ack.saturating_add(1)
+            self.since_ack.saturating_add(span)
         };
         if !reliable {
             self.una = end;

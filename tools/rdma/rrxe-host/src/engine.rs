@@ -42,7 +42,7 @@ fn va(key: u32, at: u32) -> u64 {
 fn world(setup: Setup, size: usize) -> World {
     let mut world = World::new(setup);
 
-    for node in &mut world.nodes {
+    for node in world.nodes.iter_mut() {
         node.region(SRC, size, true, false);
         node.region(DST, size, false, true);
         node.region(CTR, 64, true, true);
@@ -347,7 +347,7 @@ impl Load {
 }
 
 /// Runs random work until all of it is done.
-fn exchange(setup: Setup, ops: u32, max: u32) -> World {
+pub(crate) fn exchange(setup: Setup, ops: u32, max: u32) -> World {
     // Enough room for everything to have a place of its own.
     let mut world = world(setup, (ops * (max + 16) + 4096) as usize);
     let mut load = Load::new(&mut world, ops, max);
@@ -392,6 +392,10 @@ fn setups() -> impl Strategy<Value = Setup> {
         (0..300u32, 0..300u32, 0..100u32, 0..500u32),
         (0..300u32, 0..100u32),
         (0..7u32, 1..6u32, any::<bool>(), any::<bool>()),
+        (
+            prop::sample::select(vec![0, 0, 30, 500, 970, 1000]),
+            0..400u32,
+        ),
     )
         .prop_map(
             |(
@@ -399,6 +403,7 @@ fn setups() -> impl Strategy<Value = Setup> {
                 (loss, dup, corrupt, reorder),
                 (busy, wait),
                 (depth, res, thin, v6),
+                (direct, owned),
             )| Setup {
                 seed,
                 mtu: 256 << mtu,
@@ -413,6 +418,8 @@ fn setups() -> impl Strategy<Value = Setup> {
                 thin_acks: thin,
                 v6,
                 psn: psn & 0xff_ffff,
+                direct,
+                owned,
                 ..Setup::QUIET
             },
         )

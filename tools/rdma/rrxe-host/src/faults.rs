@@ -50,7 +50,7 @@ pub(crate) fn world(setup: Setup) -> World {
 pub(crate) fn world_of(setup: Setup, size: usize) -> World {
     let mut world = World::new(setup);
 
-    for node in &mut world.nodes {
+    for node in world.nodes.iter_mut() {
         node.region(SRC, size, true, false);
         node.region(DST, size, false, true);
         node.region(SECRET, 4096, false, false);

@@ -39,6 +39,8 @@ mod driver {
 pub(crate) use driver::*;
 
 #[cfg(test)]
+mod direct;
+#[cfg(test)]
 mod engine;
 #[cfg(any(test, feature = "fuzz"))]
 #[cfg_attr(not(test), allow(unused_imports))]
@@ -47,6 +49,8 @@ mod faults;
 pub mod fuzz;
 #[cfg(test)]
 mod garbage;
+#[cfg(test)]
+mod lent;
 #[cfg(test)]
 mod props;
 #[cfg(any(test, feature = "fuzz"))]

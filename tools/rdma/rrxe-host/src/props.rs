@@ -131,7 +131,7 @@ proptest! {
 
         prop_assert_eq!(bytes.len(), op.hdr_len);
         bytes.resize(op.hdr_len + (len as usize).next_multiple_of(4) + 4, 0x5a);
-        prop_assert_eq!(RxPacket::parse(&bytes), Ok(RxPacket { op, bth, ext, tail, len }));
+        prop_assert_eq!(RxPacket::parse(&bytes), Ok(RxPacket { op, bth, ext, tail, len, span: 1 }));
         // Only the headers are needed.
         let head = &bytes[..bytes.len().min(opcode::MAX_HDR_LEN)];
         prop_assert!(RxPacket::parse_head(head, bytes.len()).is_ok());

@@ -13,6 +13,11 @@ use crate::{
         Entry,
         InFlight, //
     },
+    lent::{
+        Body,
+        Nodes,
+        Way, //
+    },
     opcode::Transport,
     packet::{
         Admission,
@@ -132,6 +137,16 @@ pub(crate) struct Host {
     pub(crate) invalidated: Vec<u32>,
     /// Room of both completion queues together.
     pub(crate) room: usize,
+    /// In so many of 1000 cases a packet does not go by the network if it need not.
+    pub(crate) direct: u32,
+    /// In so many of 1000 cases the half that it is for has an owner.
+    pub(crate) owned: u32,
+    /// The other side, while this one is at work.
+    pub(crate) peer: Option<Box<Node>>,
+    /// How the next packet goes, if that was decided.
+    pub(crate) way: Option<Way>,
+    /// Packets that did not go by the network.
+    pub(crate) handed: u64,
 }
 
 impl Host {
@@ -153,6 +168,11 @@ impl Host {
             handles: 1,
             invalidated: Vec::new(),
             room: usize::MAX,
+            direct: 0,
+            owned: 0,
+            peer: None,
+            way: None,
+            handed: 0,
         }
     }
 
@@ -166,7 +186,8 @@ impl Host {
             .ok_or(MemError::Access)
     }
 
-    fn ip(&mut self, len: usize) -> Vec<u8> {
+    /// Makes IP and UDP header for so many bytes.
+    pub(crate) fn network_headers(&mut self, len: usize) -> Vec<u8> {
         let udp = (8 + len) as u16;
 
         self.id = self.id.wrapping_add(1);
@@ -195,7 +216,7 @@ impl Host {
 
     /// Adds network headers and ICRC to headers and payload.
     pub(crate) fn frame(&mut self, roce: &[u8]) -> Vec<u8> {
-        let mut frame = self.ip(roce.len() + 4);
+        let mut frame = self.network_headers(roce.len() + 4);
 
         frame.extend(roce);
 
@@ -207,6 +228,54 @@ impl Host {
         let icrc = icrc.finish();
         frame.extend(icrc);
         frame
+    }
+
+    /// Reads a part of a payload.
+    pub(crate) fn gather(
+        &mut self,
+        payload: &Payload<'_>,
+        at: u32,
+        len: u32,
+    ) -> Result<Vec<u8>, MemError> {
+        let mut out = Vec::new();
+        let (at, end) = (at as usize, (at + len) as usize);
+
+        match payload {
+            Payload::None => assert_eq!(len, 0),
+            Payload::Bytes(bytes) => out.extend(&bytes[at..end]),
+            Payload::Sges(sges) => {
+                // All that there is before it is read as well; that is for tests.
+                for sge in sges.clone() {
+                    let region = self.region(sge.lkey)?;
+
+                    out.extend(&*region.range(sge.addr, sge.len).ok_or(MemError::Access)?);
+                }
+                out = out[at..end].to_vec();
+            }
+            Payload::Remote { rkey, va } => {
+                let region = self.region(*rkey)?;
+
+                if !region.read {
+                    return Err(MemError::Access);
+                }
+                let va = va.wrapping_add(at as u64);
+
+                out.extend(&*region.range(va, len).ok_or(MemError::Access)?);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Makes a frame of a packet.
+    pub(crate) fn frame_of(&mut self, pkt: &TxPacket<'_>) -> Result<Vec<u8>, SendError> {
+        let payload = self
+            .gather(&pkt.payload, 0, pkt.len)
+            .map_err(SendError::Mem)?;
+        let mut roce = pkt.hdr.as_bytes().to_vec();
+
+        roce.extend(payload);
+        roce.extend(&[0; 3][..usize::from(pad(pkt.len))]);
+        Ok(self.frame(&roce))
     }
 }
 
@@ -227,48 +296,32 @@ impl Wire for Host {
             }
         }
 
-        let mut roce = pkt.hdr.as_bytes().to_vec();
+        match self.way.take().unwrap_or_else(|| self.choose()) {
+            Way::Engine => return self.hand_over(pkt),
+            Way::Queue => {
+                let frame = self.frame_of(pkt)?;
 
-        match &pkt.payload {
-            Payload::None => assert_eq!(pkt.len, 0),
-            Payload::Bytes(bytes) => roce.extend(*bytes),
-            Payload::Sges(sges) => {
-                for sge in sges.clone() {
-                    let region = self.region(sge.lkey).map_err(SendError::Mem)?;
-                    let bytes = region
-                        .range(sge.addr, sge.len)
-                        .ok_or(SendError::Mem(MemError::Access))?;
-
-                    roce.extend(&*bytes);
-                }
+                self.queue(frame);
             }
-            Payload::Remote { rkey, va } => {
-                let region = self.region(*rkey).map_err(SendError::Mem)?;
+            Way::Network => {
+                let frame = self.frame_of(pkt)?;
 
-                if !region.read {
-                    return Err(SendError::Mem(MemError::Access));
-                }
-                let bytes = region
-                    .range(*va, pkt.len)
-                    .ok_or(SendError::Mem(MemError::Access))?;
-
-                roce.extend(&*bytes);
+                assert_eq!(pkt.span, 1);
+                self.out.push_back(frame);
             }
         }
-        assert_eq!(roce.len(), pkt.hdr.as_bytes().len() + pkt.len as usize);
-        roce.extend(&[0; 3][..usize::from(pad(pkt.len))]);
-
-        let frame = self.frame(&roce);
-
-        self.out.push_back(frame);
         Ok(())
+    }
+
+    fn span(&mut self, _dest: Dest) -> u32 {
+        self.choose_span()
     }
 }
 
 impl Mem for Host {
-    type Packet = [u8];
+    type Packet<'p> = Body<'p>;
 
-    fn scatter(&mut self, to: Target, from: Source<'_, [u8]>) -> Result<(), MemError> {
+    fn scatter(&mut self, to: Target, from: Source<'_, Body<'_>>) -> Result<(), MemError> {
         let (key, va, len, remote) = match to {
             Target::Local(sge) => (sge.lkey, sge.addr, sge.len, false),
             Target::Remote { rkey, va, len } => (rkey, va, len, true),
@@ -280,12 +333,11 @@ impl Mem for Host {
         }
 
         let dst = region.range(va, len).ok_or(MemError::Access)?;
-        let src = match from {
-            Source::Bytes(bytes) => bytes,
-            Source::Packet(bytes, at) => &bytes[at as usize..],
-        };
 
-        dst.copy_from_slice(&src[..len as usize]);
+        match from {
+            Source::Bytes(bytes) => dst.copy_from_slice(&bytes[..len as usize]),
+            Source::Packet(body, at) => dst.copy_from_slice(&body.get(at, len)?),
+        }
         Ok(())
     }
 
@@ -324,8 +376,8 @@ impl Mem for Host {
         Ok(old)
     }
 
-    fn atomic_write(&mut self, rkey: u32, va: u64, from: &[u8]) -> Result<(), MemError> {
-        assert_eq!((va % 8, from.len()), (0, 8));
+    fn atomic_write(&mut self, rkey: u32, va: u64, from: Body<'_>) -> Result<(), MemError> {
+        assert_eq!(va % 8, 0);
         self.scatter(Target::Remote { rkey, va, len: 8 }, Source::Packet(from, 0))
     }
 
@@ -410,6 +462,9 @@ pub(crate) struct Setup {
     pub(crate) retry_cnt: u8,
     pub(crate) rnr_retry: u8,
     pub(crate) psn: u32,
+    /// Per mille of packets that do not go by the network, and of those that find an owner.
+    pub(crate) direct: u32,
+    pub(crate) owned: u32,
 }
 
 impl Setup {
@@ -430,6 +485,8 @@ impl Setup {
         retry_cnt: 7,
         rnr_retry: 7,
         psn: 0xff_fff0,
+        direct: 0,
+        owned: 0,
     };
 }
 
@@ -446,7 +503,7 @@ pub(crate) struct Node {
     transport: Transport,
     qkey: u32,
     /// Requests and responses that wait for something.
-    parked: [VecDeque<Vec<u8>>; 2],
+    parked: [VecDeque<(Vec<u8>, u32)>; 2],
     pub(crate) error: bool,
     pub(crate) overflow: bool,
     pub(crate) access: bool,
@@ -521,6 +578,8 @@ impl Node {
         host.busy = s.busy;
         host.wait = s.wait;
         host.v6 = s.v6;
+        host.direct = s.direct;
+        host.owned = s.owned;
         Self {
             host,
             tx,
@@ -571,21 +630,34 @@ impl Node {
 
     /// Takes a packet from the network.
     pub(crate) fn receive(&mut self, frame: Vec<u8>) {
-        match self.parse(&frame) {
-            None => self.dropped += 1,
-            Some(pkt) => {
-                let queue = usize::from(pkt.op.kind.is_request());
+        self.receive_span(frame, 1);
+    }
 
-                self.parked[queue].push_back(frame);
-            }
+    /// The same for one that is said to stand for several.
+    pub(crate) fn receive_span(&mut self, frame: Vec<u8>, span: u32) {
+        if self.parse(&frame).is_none() {
+            self.dropped += 1;
+        } else {
+            self.park(frame, span);
         }
         self.resume();
     }
 
-    fn parse(&self, frame: &[u8]) -> Option<RxPacket> {
-        let (net, udp, roce) = NetHdr::split(frame).ok()?;
-        let pkt = RxPacket::parse(roce).ok()?;
+    /// Puts a packet behind those that wait.
+    pub(crate) fn park(&mut self, frame: Vec<u8>, span: u32) {
+        let (_, _, roce) = NetHdr::split(&frame).unwrap();
+        let queue = usize::from(RxPacket::parse(roce).unwrap().op.kind.is_request());
 
+        self.parked[queue].push_back((frame, span));
+    }
+
+    /// Tells whether nothing waits in front of a packet.
+    pub(crate) fn is_free_for(&self, pkt: &RxPacket) -> bool {
+        self.parked[usize::from(pkt.op.kind.is_request())].is_empty()
+    }
+
+    /// Lets a packet in, or not.
+    pub(crate) fn admit(&self, pkt: &RxPacket) -> Option<()> {
         Admission {
             transport: self.transport,
             responds: true,
@@ -594,40 +666,50 @@ impl Node {
             pkey: 0xffff,
             qkey: self.qkey,
         }
-        .admit(&pkt)
-        .ok()?;
+        .admit(pkt)
+        .ok()
+    }
+
+    /// Lets a packet in that the network has brought, or not.
+    pub(crate) fn parse(&self, frame: &[u8]) -> Option<RxPacket> {
+        let (net, udp, roce) = NetHdr::split(frame).ok()?;
+        let pkt = RxPacket::parse(roce).ok()?;
+
+        self.admit(&pkt)?;
         RxPacket::check_icrc::<Portable>(&net, udp, roce).ok()?;
         Some(pkt)
     }
 
-    /// Gives waiting packets to the engine, in order.
-    fn resume(&mut self) {
-        for queue in 0..2 {
-            while let Some(frame) = self.parked[queue].front().cloned() {
-                let (net, _, roce) = NetHdr::split(&frame).unwrap();
-                let pkt = RxPacket::parse(roce).unwrap();
-                let payload = pkt.payload(roce);
-                let mut events = Events::default();
-                let taken = if queue == 1 {
-                    let ip = match net {
-                        NetHdr::V4(ip) => grh::from_v4(ip),
-                        NetHdr::V6(ip) => grh::from_v6(ip),
-                    };
+    /// Gives a packet to the engine; returns whether it was taken.
+    pub(crate) fn take(&mut self, pkt: &RxPacket, payload: Body<'_>, ip: &[u8; grh::LEN]) -> bool {
+        if !pkt.op.kind.is_request() {
+            return self.tx.receive(&mut self.host, pkt, payload).is_ok();
+        }
+        match self.rx.receive(&mut self.host, pkt, payload, ip) {
+            Ok(received) => {
+                self.dropped += u32::from(received.dropped);
+                self.note(received.events);
+                true
+            }
+            Err(_) => false,
+        }
+    }
 
-                    match self.rx.receive(&mut self.host, &pkt, payload, &ip) {
-                        Ok(received) => {
-                            events = received.events;
-                            self.dropped += u32::from(received.dropped);
-                            true
-                        }
-                        Err(_) => false,
-                    }
-                } else {
-                    self.tx.receive(&mut self.host, &pkt, payload).is_ok()
+    /// Gives waiting packets to the engine, in order.
+    pub(crate) fn resume(&mut self) {
+        for queue in 0..2 {
+            while let Some((frame, span)) = self.parked[queue].front().cloned() {
+                let (net, _, roce) = NetHdr::split(&frame).unwrap();
+                let pkt = RxPacket {
+                    span,
+                    ..RxPacket::parse(roce).unwrap()
+                };
+                let ip = match net {
+                    NetHdr::V4(ip) => grh::from_v4(ip),
+                    NetHdr::V6(ip) => grh::from_v6(ip),
                 };
 
-                self.note(events);
-                if !taken {
+                if !self.take(&pkt, Body::Bytes(pkt.payload(roce)), &ip) {
                     break;
                 }
                 self.parked[queue].pop_front();
@@ -745,7 +827,7 @@ pub(crate) struct World {
     pub(crate) setup: Setup,
     clock: Rc<Cell<u64>>,
     pub(crate) rng: Rng,
-    pub(crate) nodes: [Node; 2],
+    pub(crate) nodes: Nodes,
     /// Packets on their way: when they come, to whom, in which order.
     flying: Vec<(u64, usize, u64, Vec<u8>)>,
     count: u64,
@@ -760,10 +842,10 @@ impl World {
 
         Self {
             setup,
-            nodes: [
+            nodes: Nodes::new(
                 Node::new(clock.clone(), 0, &setup),
                 Node::new(clock.clone(), 1, &setup),
-            ],
+            ),
             clock,
             rng: Rng::new(setup.seed),
             flying: Vec::new(),
@@ -807,12 +889,29 @@ impl World {
         }
     }
 
+    /// Lets both sides work until neither has given the other something to do.
+    fn work(&mut self) {
+        loop {
+            let mut handed = 0;
+
+            for side in 0..2 {
+                handed += self.nodes.with(side, |node| {
+                    let before = node.host.handed;
+
+                    node.resume();
+                    node.work();
+                    node.host.handed - before
+                });
+            }
+            if handed == 0 {
+                return;
+            }
+        }
+    }
+
     /// Lets both sides work, then lets the next thing happen. Returns false if nothing will.
     pub(crate) fn step(&mut self) -> bool {
-        for node in &mut self.nodes {
-            node.resume();
-            node.work();
-        }
+        self.work();
         self.transmit();
 
         let packet = self
@@ -823,7 +922,7 @@ impl World {
             .map(|(i, p)| (p.0, i));
         let mut timer = self.nodes.iter().filter_map(|n| n.tx.next_timeout()).min();
         // What had no room or had to wait is tried again a little later.
-        if self.setup.busy > 0 || self.nodes.iter().any(Node::is_parked) {
+        if self.setup.busy + self.setup.wait > 0 || self.nodes.iter().any(Node::is_parked) {
             let soon = self.clock.get() + 5_000;
             let open = self
                 .nodes
@@ -848,7 +947,7 @@ impl World {
                 let t = timer.unwrap_or(0);
 
                 self.clock.set(t.max(self.clock.get()));
-                for node in &mut self.nodes {
+                for node in self.nodes.iter_mut() {
                     node.tx.timeout(&node.host);
                 }
             }

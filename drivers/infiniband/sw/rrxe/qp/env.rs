@@ -294,12 +294,16 @@ impl<R> Wire for Env<'_, R> {
             }
         }
     }
+
+    fn span(&mut self, _dest: Dest) -> u32 {
+        1
+    }
 }
 
 impl<R> Mem for Env<'_, R> {
-    type Packet = [u8];
+    type Packet<'p> = &'p [u8];
 
-    fn scatter(&mut self, to: Target, from: Source<'_, [u8]>) -> Result<(), MemError> {
+    fn scatter(&mut self, to: Target, from: Source<'_, &[u8]>) -> Result<(), MemError> {
         let (key, va, len) = match to {
             Target::Local(sge) => (Key::Local(sge.lkey), sge.addr, sge.len),
             Target::Remote { rkey, va, len } => (Key::Remote(rkey), va, len),

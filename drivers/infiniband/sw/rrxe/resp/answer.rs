@@ -71,10 +71,19 @@ where
                     ev.more = true;
                     return ev;
                 }
-                left -= 1;
 
-                let (sent, last) = self.answer(env, &res, &job);
+                // What is sent a second time goes packet by packet: the other side may have a part
+                // of it.
+                let span = match res.what {
+                    What::Read if !job.again => env.span(Dest::Connected).min(left),
+                    _ => 1,
+                };
+                let (sent, span, last) = match self.answer(env, &res, &job, span) {
+                    (Err(SendError::Apart), ..) => self.answer(env, &res, &job, 1),
+                    answered => answered,
+                };
 
+                left -= span;
                 match sent {
                     Ok(()) => {}
                     Err(SendError::Mem(MemError::Access)) => {
@@ -85,7 +94,7 @@ where
                 }
                 if let Some(Some(r)) = self.resources.get_mut(place) {
                     r.job = (!last).then_some(Job {
-                        sent: job.sent + 1,
+                        sent: job.sent + span,
                         ..job
                     });
                 }
@@ -128,21 +137,24 @@ where
         }
     }
 
-    /// Sends the next packet of an answer. Also returns whether it is the last one.
+    /// Sends the next packet of an answer, or several ones, but no more than `most`, as one. Also
+    /// returns how many, and whether the last one is among them.
     fn answer<E: Wire>(
         &self,
         env: &mut E,
         res: &Resource,
         job: &Job,
-    ) -> (Result<(), SendError>, bool) {
+        most: u32,
+    ) -> (Result<(), SendError>, u32, bool) {
         let aeth = Aeth {
             syndrome: Syndrome::ACK.emit(),
             msn: res.msn,
         };
         let npsn = self.packets(job.len);
         let at = job.sent.saturating_mul(self.cfg.mtu).min(job.len);
-        let len = (job.len - at).min(self.cfg.mtu);
-        let last = job.sent + 1 >= npsn;
+        let span = most.min(npsn.saturating_sub(job.sent)).max(1);
+        let len = (job.len - at).min(self.cfg.mtu.saturating_mul(span));
+        let last = job.sent + span >= npsn;
         let start = job.sent == 0 && (job.psn == res.psn || !self.cfg.resume_in_place);
 
         let (kind, pos, ext) = match res.what {
@@ -157,7 +169,7 @@ where
             },
         };
         let Some(code) = opcode::code(Transport::Rc, kind, pos, TailKind::None) else {
-            return (Ok(()), true);
+            return (Ok(()), span, true);
         };
         let payload = if len == 0 {
             Payload::None
@@ -175,13 +187,14 @@ where
             dest: Dest::Connected,
             // The first one may be longer.
             alike: if ext == Ext::None {
-                npsn - job.sent - 1
+                npsn - job.sent - span
             } else {
                 0
             },
+            span,
         });
 
-        (sent, last)
+        (sent, span, last)
     }
 
     fn acknowledge<E: Wire>(
@@ -208,6 +221,7 @@ where
             len: 0,
             dest: Dest::Connected,
             alike: 0,
+            span: 1,
         })
     }
 }
