@@ -376,6 +376,31 @@ impl TxBuff {
         unsafe { inflight.attach(self.0.as_ptr()) };
     }
 
+    /// Makes a received buffer of it: the network header is at the start, and what is data begins
+    /// `at` bytes behind it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are not so many bytes.
+    #[inline]
+    pub fn into_received(self, at: usize) -> Result<SkBuff> {
+        if at > self.bytes().len() {
+            return Err(EINVAL);
+        }
+
+        let skb = self.into_raw();
+
+        // SAFETY: The buffer is valid and owned, and nobody else knows it. All its data is in one
+        // piece, of which there is enough.
+        unsafe {
+            bindings::skb_set_network_header(skb, 0);
+            bindings::skb_pull(skb, at as c_uint);
+        }
+        // INVARIANT: It is owned and in no list, and the network header is where the data was, or
+        // in front of it.
+        NonNull::new(skb).map(SkBuff).ok_or(EINVAL)
+    }
+
     /// Gives the buffer to the C side.
     #[inline]
     pub fn into_raw(self) -> *mut bindings::sk_buff {

@@ -4,7 +4,8 @@
 //!
 //! `rrxe/eq_state` has a line for each event queue that there is. What is written to `rrxe/trains`
 //! says when packets are sent as trains ([`crate::net::Train`]): 0 is never, 1 where the device
-//! takes them, 2 always, so that the stack has to cut them.
+//! takes them, 2 always, so that the stack has to cut them. With 0 in `rrxe/direct` queue pairs of
+//! the same device talk by packets, as all others do; 1 is the default.
 //!
 //! With `CONFIG_RDMA_RRXE_HOSTILE`, what is written to `rrxe/eq_inject` makes a device do what one
 //! of a hostile hypervisor may do; a command is a line, and numbers may be hexadecimal with `0x`:
@@ -54,8 +55,8 @@ fn show(_: &(), f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Sets when trains are sent.
-fn set_trains(_: &(), reader: &mut UserSliceReader) -> Result {
+/// Reads a number that was written.
+fn number(reader: &mut UserSliceReader) -> Result<u32> {
     let mut buf = [0; 8];
     let n = reader.len();
     let bytes = buf.get_mut(..n).ok_or(EINVAL)?;
@@ -64,13 +65,29 @@ fn set_trains(_: &(), reader: &mut UserSliceReader) -> Result {
 
     let text = core::str::from_utf8(bytes).map_err(|_| EINVAL)?;
 
-    net::set_train_mode(text.trim().parse().map_err(|_| EINVAL)?)
+    text.trim().parse().map_err(|_| EINVAL)
+}
+
+/// Sets when trains are sent.
+fn set_trains(_: &(), reader: &mut UserSliceReader) -> Result {
+    net::set_train_mode(number(reader)?)
+}
+
+/// Sets whether queue pairs of a device give packets to each other directly.
+fn set_direct(_: &(), reader: &mut UserSliceReader) -> Result {
+    match number(reader)? {
+        0 => net::set_direct(false),
+        1 => net::set_direct(true),
+        _ => return Err(EINVAL),
+    }
+    Ok(())
 }
 
 /// The files.
 pub(crate) struct Files {
     _state: Pin<KBox<debugfs::File<()>>>,
     _trains: Pin<KBox<debugfs::File<()>>>,
+    _direct: Pin<KBox<debugfs::File<()>>>,
     #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]
     _inject: Pin<KBox<debugfs::File<()>>>,
 }
@@ -82,6 +99,10 @@ impl Files {
             _state: KBox::pin_init(dir.read_callback_file(c"eq_state", (), &show), GFP_KERNEL)?,
             _trains: KBox::pin_init(
                 dir.write_callback_file(c"trains", (), &set_trains),
+                GFP_KERNEL,
+            )?,
+            _direct: KBox::pin_init(
+                dir.write_callback_file(c"direct", (), &set_direct),
                 GFP_KERNEL,
             )?,
             #[cfg(CONFIG_RDMA_RRXE_HOSTILE)]

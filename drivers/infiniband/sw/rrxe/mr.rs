@@ -33,6 +33,7 @@ use kernel::{
         mem::{
             FastPages,
             KernelMemory,
+            Piece,
             Umem, //
         },
         NewMr,
@@ -326,7 +327,18 @@ impl Mr {
         }
     }
 
-    fn write(&self, va: u64, offset: u64, data: &[u8]) -> bool {
+    fn lend(&self, va: u64, offset: u64, len: usize, f: impl FnMut(Piece<'_>)) -> bool {
+        match &self.memory {
+            Memory::Kernel(m) => {
+                m.lend(va, len, f);
+                true
+            }
+            Memory::User(m) => m.lend(offset as usize, len, f),
+            Memory::Fast(m) => m.lend(self.fast_at(m, offset), len, f),
+        }
+    }
+
+    fn write(&self, va: u64, offset: u64, data: Piece<'_>) -> bool {
         match &self.memory {
             Memory::Kernel(m) => {
                 m.write(va, data);
@@ -397,6 +409,24 @@ fn with<R>(
         .ok_or(MemError::Access)
 }
 
+impl Key {
+    /// The rights that it takes to read.
+    const fn to_read(self) -> u32 {
+        match self {
+            Self::Local(_) => 0,
+            Self::Remote(_) => access::REMOTE_READ,
+        }
+    }
+
+    /// The rights that it takes to write.
+    const fn to_write(self) -> u32 {
+        match self {
+            Self::Local(_) => access::LOCAL_WRITE,
+            Self::Remote(_) => access::REMOTE_WRITE,
+        }
+    }
+}
+
 /// Reads memory. Any context.
 pub(crate) fn read(
     dev: &Device,
@@ -408,10 +438,7 @@ pub(crate) fn read(
     if out.is_empty() {
         return Ok(());
     }
-    let need = match key {
-        Key::Local(_) => 0,
-        Key::Remote(_) => access::REMOTE_READ,
-    };
+    let need = key.to_read();
 
     with(dev, who, key, need, (va, out.len()), |mr, va, offset| {
         mr.read(va, offset, out).then_some(())
@@ -429,14 +456,113 @@ pub(crate) fn write(
     if data.is_empty() {
         return Ok(());
     }
-    let need = match key {
-        Key::Local(_) => access::LOCAL_WRITE,
-        Key::Remote(_) => access::REMOTE_WRITE,
-    };
+    let need = key.to_write();
 
     with(dev, who, key, need, (va, data.len()), |mr, va, offset| {
-        mr.write(va, offset, data).then_some(())
+        mr.write(va, offset, data.into()).then_some(())
     })
+}
+
+/// Calls `f` with each piece of memory, in order, to read it. Any context.
+///
+/// # Errors
+///
+/// As [`read`]; `f` may have been called for a part.
+pub(crate) fn lend(
+    dev: &Device,
+    who: &Who<'_>,
+    key: Key,
+    (va, len): (u64, usize),
+    f: impl FnMut(Piece<'_>),
+) -> Result<(), MemError> {
+    if len == 0 {
+        return Ok(());
+    }
+    with(dev, who, key, key.to_read(), (va, len), |mr, va, offset| {
+        mr.lend(va, offset, len, f).then_some(())
+    })
+}
+
+/// Checks that memory may be read. Any context.
+///
+/// # Errors
+///
+/// As [`read`].
+pub(crate) fn may_read(
+    dev: &Device,
+    who: &Who<'_>,
+    key: Key,
+    (va, len): (u64, usize),
+) -> Result<(), MemError> {
+    if len == 0 {
+        return Ok(());
+    }
+    with(dev, who, key, key.to_read(), (va, len), |_, _, _| Some(()))
+}
+
+/// A range of memory that is written from its start to its end.
+pub(crate) struct Sink<'a> {
+    mr: &'a Mr,
+    va: u64,
+    offset: u64,
+    left: usize,
+    failed: bool,
+}
+
+impl Sink<'_> {
+    /// Writes the next bytes.
+    pub(crate) fn put(&mut self, piece: Piece<'_>) {
+        let len = piece.len();
+
+        if len > self.left || !self.mr.write(self.va, self.offset, piece) {
+            self.failed = true;
+            self.left = 0;
+            return;
+        }
+        self.left -= len;
+        self.va = self.va.wrapping_add(len as u64);
+        self.offset += len as u64;
+    }
+}
+
+/// Writes memory, piece by piece: `f` gets what takes them. Any context.
+///
+/// # Errors
+///
+/// As [`write`], or the error of `f`; a part may be written.
+pub(crate) fn write_with(
+    dev: &Device,
+    who: &Who<'_>,
+    key: Key,
+    (va, len): (u64, usize),
+    f: impl FnOnce(&mut Sink<'_>) -> Result<(), MemError>,
+) -> Result<(), MemError> {
+    if len == 0 {
+        return Ok(());
+    }
+    with(
+        dev,
+        who,
+        key,
+        key.to_write(),
+        (va, len),
+        |mr, va, offset| {
+            let mut sink = Sink {
+                mr,
+                va,
+                offset,
+                left: len,
+                failed: false,
+            };
+            let result = f(&mut sink);
+
+            Some(match result {
+                // What was not written is not received.
+                Ok(()) if sink.failed || sink.left != 0 => Err(MemError::Access),
+                result => result,
+            })
+        },
+    )?
 }
 
 /// Checks that the other side may access a range. Any context.

@@ -46,6 +46,7 @@ pub(crate) use ns::Attachment;
 pub(crate) use rx::RxPacket;
 pub(crate) use tx::{
     roce_len,
+    span_len,
     Flow,
     Train, //
 };
@@ -91,6 +92,19 @@ impl TrainMode {
 }
 
 static TRAINS: Atomic<u32> = Atomic::new(TrainMode::IF_TAKEN);
+
+/// Whether queue pairs of a device give packets to each other directly; for tests.
+static DIRECT: Atomic<bool> = Atomic::new(true);
+
+/// Tells whether that is so.
+pub(crate) fn is_direct() -> bool {
+    DIRECT.load(Relaxed)
+}
+
+/// Sets it. What is on its way meanwhile may be overtaken.
+pub(crate) fn set_direct(on: bool) {
+    DIRECT.store(on, Relaxed);
+}
 
 /// Sets when trains are sent.
 ///

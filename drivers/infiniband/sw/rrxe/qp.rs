@@ -23,7 +23,8 @@
 //!   flush the send queue, and [`Rx::flush`](crate::resp::Rx::flush) flushes the receive queue. The
 //!   negative acknowledgment that the responder owes goes out with `pump` all the same. If it is
 //!   the user who wants the error state, [`Rx::cancel`](crate::resp::Rx::cancel) comes first.
-//! * If both halves are needed, the requester is owned first, then the responder.
+//! * If both halves are needed, the requester is owned first, then the responder. Halves of
+//!   another queue pair are only tried; see `direct.rs`.
 //! * Completion handlers are called by the owner of an event queue ([`crate::eq`]) only. One may
 //!   post work to a queue pair of which a half is owned further up the stack; that work is left to
 //!   the owner, and nothing waits.
@@ -36,6 +37,9 @@ pub(crate) mod state;
 #[cfg(CONFIG_RDMA_RRXE)]
 #[path = "qp/attr.rs"]
 mod attr;
+#[cfg(CONFIG_RDMA_RRXE)]
+#[path = "qp/direct.rs"]
+mod direct;
 #[cfg(CONFIG_RDMA_RRXE)]
 #[path = "qp/env.rs"]
 mod env;

@@ -100,6 +100,17 @@ pub(crate) struct SgeRange<'a> {
     left: u32,
 }
 
+impl SgeRange<'_> {
+    /// Returns `len` bytes of it from `at` on, or what there is of them.
+    pub(crate) fn part(&self, at: u32, len: u32) -> Self {
+        Self {
+            rest: self.rest,
+            skip: self.skip.saturating_add(at),
+            left: self.left.saturating_sub(at).min(len),
+        }
+    }
+}
+
 impl Iterator for SgeRange<'_> {
     type Item = Sge;
 

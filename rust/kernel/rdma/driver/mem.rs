@@ -22,7 +22,10 @@ use crate::{
         Release, //
     }, //
 };
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
 
 /// Copies bytes from memory that others may change meanwhile.
 ///
@@ -45,6 +48,86 @@ unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
 unsafe fn copy_in(to: *mut u8, from: &[u8]) {
     // SAFETY: As in `copy_out()`.
     unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) };
+}
+
+/// A piece of memory that is to be read, and that others may change meanwhile.
+///
+/// # Invariants
+///
+/// `ptr` is valid for reading `len` bytes during `'a`. If `apart` is set, nobody writes to them.
+#[derive(Clone, Copy)]
+pub struct Piece<'a> {
+    ptr: *const u8,
+    len: usize,
+    apart: bool,
+    _lender: PhantomData<&'a [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for Piece<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        // INVARIANT: That is true of all slices.
+        Self {
+            ptr: bytes.as_ptr(),
+            len: bytes.len(),
+            apart: true,
+            _lender: PhantomData,
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// Makes one.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must be valid for reading `len` bytes as long as the piece is used.
+    #[inline]
+    unsafe fn new(ptr: *const u8, len: usize) -> Self {
+        // INVARIANT: By the requirement of this function.
+        Self {
+            ptr,
+            len,
+            apart: false,
+            _lender: PhantomData,
+        }
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies a part of it, which may be the same memory as what it is copied to. Nothing is done
+    /// if there is no such part.
+    ///
+    /// # Safety
+    ///
+    /// `to` must be valid for writing `n` bytes.
+    #[inline]
+    unsafe fn copy_part(&self, at: usize, n: usize, to: *mut u8) {
+        if at.checked_add(n).is_none_or(|end| end > self.len) {
+            return;
+        }
+
+        let from = self.ptr.wrapping_add(at).cast();
+
+        if self.apart {
+            // SAFETY: By the type invariant, the check, and the requirement of this function. What
+            // is written here is not the piece, to which nobody writes.
+            unsafe { bindings::memcpy(to.cast(), from, n) };
+        } else {
+            // SAFETY: As above, but for the last; as in `copy_out()`.
+            unsafe { bindings::memmove(to.cast(), from, n) };
+        }
+    }
 }
 
 /// The right to access all memory of the kernel by its address.
@@ -76,11 +159,20 @@ impl KernelMemory {
 
     /// Writes bytes.
     #[inline]
-    pub fn write(&self, addr: u64, from: &[u8]) {
+    pub fn write(&self, addr: u64, from: Piece<'_>) {
         let to = core::ptr::with_exposed_provenance_mut::<u8>(addr as usize);
 
         // SAFETY: By the type invariant.
-        unsafe { copy_in(to, from) };
+        unsafe { from.copy_part(0, from.len(), to) };
+    }
+
+    /// Calls `f` with memory to read it.
+    #[inline]
+    pub fn lend(&self, addr: u64, len: usize, f: impl FnOnce(Piece<'_>)) {
+        let from = core::ptr::with_exposed_provenance::<u8>(addr as usize);
+
+        // SAFETY: By the type invariant.
+        f(unsafe { Piece::new(from, len) });
     }
 
     /// Calls `f` with the word at an address; `None` if the address is no multiple of eight.
@@ -251,14 +343,22 @@ impl Umem {
 
     /// Writes bytes; returns false if the range is not part of it, or may only be read.
     #[inline]
-    pub fn write(&self, at: usize, from: &[u8]) -> bool {
+    pub fn write(&self, at: usize, from: Piece<'_>) -> bool {
         self.writable
             && self.walk(at, from.len(), |to, done, n| {
-                if let Some(from) = from.get(done..done + n) {
-                    // SAFETY: As in `read()`; the page may be written.
-                    unsafe { copy_in(to, from) };
-                }
+                // SAFETY: As in `read()`; the page may be written.
+                unsafe { from.copy_part(done, n, to) };
             })
+    }
+
+    /// Calls `f` with each piece of a range, in order, to read it; returns false if the range is
+    /// not part of it.
+    #[inline]
+    pub fn lend(&self, at: usize, len: usize, mut f: impl FnMut(Piece<'_>)) -> bool {
+        self.walk(at, len, |from, _, n| {
+            // SAFETY: As in `read()`; the page stays as long as `self`.
+            f(unsafe { Piece::new(from, n) });
+        })
     }
 
     /// Calls `f` with a word; `None` if there is none, if it may only be read, or if its address is
@@ -384,12 +484,19 @@ impl FastPages {
 
     /// Writes bytes; as [`Self::read`].
     #[inline]
-    pub fn write(&self, at: usize, from: &[u8]) -> bool {
+    pub fn write(&self, at: usize, from: Piece<'_>) -> bool {
         self.walk(at, from.len(), |to, done, n| {
-            if let Some(from) = from.get(done..done + n) {
-                // SAFETY: By the type invariant; the piece does not cross the end of a block.
-                unsafe { copy_in(to, from) };
-            }
+            // SAFETY: By the type invariant; the piece does not cross the end of a block.
+            unsafe { from.copy_part(done, n, to) };
+        })
+    }
+
+    /// Calls `f` with each piece of a range, in order, to read it; as [`Self::read`].
+    #[inline]
+    pub fn lend(&self, at: usize, len: usize, mut f: impl FnMut(Piece<'_>)) -> bool {
+        self.walk(at, len, |from, _, n| {
+            // SAFETY: By the type invariant; the client keeps its memory while it is registered.
+            f(unsafe { Piece::new(from, n) });
         })
     }
 

@@ -80,11 +80,15 @@ pub(super) struct Port {
 impl Port {
     /// Tells whether an address is one of the device, or of a VLAN on it.
     pub(super) fn owns(&self, guard: &rcu::Guard, addr: &IpAddr) -> bool {
-        self.ndev
-            .namespace(guard)
-            .owner(guard, addr)
-            .is_some_and(|owner| base(guard, owner) == self.ifindex)
+        owns(guard, &self.ndev, addr)
     }
+}
+
+/// Tells whether a unicast address is one of a network device, or of a VLAN on it.
+pub(super) fn owns(guard: &rcu::Guard, ndev: &NetDevice, addr: &IpAddr) -> bool {
+    ndev.namespace(guard)
+        .owner(guard, addr)
+        .is_some_and(|owner| base(guard, owner) == ndev.ifindex())
 }
 
 /// Returns the index of the device that carries the packets of `ndev`: another one if that is a

@@ -15,6 +15,7 @@ use crate::{
     wire::{
         self,
         bth::Bth,
+        grh,
         ICRC_LEN,
         UDP_PORT, //
     }, //
@@ -28,6 +29,7 @@ use kernel::{
         netdevice::NetDevice,
         skb::{
             Finish,
+            SkBuff,
             Track,
             TxBuff, //
         }, //
@@ -121,6 +123,24 @@ impl Template {
         Ok(self)
     }
 
+    /// Fills in the checksum (RFC 1071), as the stack does for what it is given.
+    fn with_checksum(mut self) -> Self {
+        if let Self::V4(ip) = &mut self {
+            let sum: u32 = ip
+                .chunks_exact(2)
+                .filter_map(|word| Some(u32::from(u16::from_be_bytes(*word.first_chunk()?))))
+                .sum();
+            // Ten words make no more than one carry, and that none.
+            let sum = (sum & 0xffff) + (sum >> 16);
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+
+            if let Some(place) = ip.get_mut(10..12) {
+                place.copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        self
+    }
+
     const fn as_hdr(&self) -> NetHdr<'_> {
         match self {
             Self::V4(ip) => NetHdr::V4(ip),
@@ -139,6 +159,11 @@ impl Template {
 /// How many bytes a packet has from the BTH on.
 pub(crate) fn roce_len(hdr: &[u8], len: u32) -> usize {
     hdr.len() + len as usize + usize::from(wire::pad(len)) + ICRC_LEN
+}
+
+/// The same for one that stands for several: what these have together.
+pub(crate) fn span_len(hdr: &[u8], len: u32, span: u32) -> usize {
+    roce_len(hdr, len) + span.saturating_sub(1) as usize * (Bth::LEN + ICRC_LEN)
 }
 
 /// Writes a packet from the BTH on, but for the ICRC. `bytes` has the right size.
@@ -262,6 +287,8 @@ pub(crate) struct Flow {
     key: dst::Key,
     ip: Template,
     hash: u32,
+    /// The other side is of the same device.
+    own: bool,
 }
 
 impl Flow {
@@ -303,7 +330,64 @@ impl Flow {
             },
             ip: Template::new(source, dest, av.traffic_class, hop_limit, av.flow_label)?,
             hash: label_of(entropy ^ label) << 12 | label,
+            own: super::ns::owns(&rcu::read_lock(), dev.netdev(), &dest),
         })
+    }
+
+    /// Tells whether the other side was an address of the same device when this was made.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// How many bytes of headers are in front of the BTH.
+    pub(crate) fn front(&self) -> usize {
+        self.ip.len() + UDP_LEN
+    }
+
+    /// What is in front of a datagram of `roce` bytes in a receive buffer.
+    pub(crate) fn grh(&self, roce: usize) -> [u8; grh::LEN] {
+        match self
+            .ip
+            .with_len(UDP_LEN + roce)
+            .map(Template::with_checksum)
+        {
+            Ok(Template::V4(ip)) => grh::from_v4(&ip),
+            Ok(Template::V6(ip)) => grh::from_v6(&ip),
+            Err(_) => [0; grh::LEN],
+        }
+    }
+
+    /// Makes a packet as [`Self::send`] does, but as one that was received, for a queue pair of the
+    /// same device. It has no ICRC.
+    ///
+    /// Any context.
+    ///
+    /// # Errors
+    ///
+    /// The inner error is the one of `fill`; `ENOMEM`.
+    pub(crate) fn received<E>(
+        &self,
+        hdr: &[u8],
+        len: u32,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Result<SkBuff, E>> {
+        let mut skb = TxBuff::new(0, self.front() + roce_len(hdr, len), GFP_ATOMIC)?;
+        let (ip, _) = self.write_headers(skb.bytes_mut())?;
+        let (front, roce) = skb
+            .bytes_mut()
+            .split_at_mut_checked(self.front())
+            .ok_or(EINVAL)?;
+
+        if let Some(to) = front.get_mut(..ip.len()) {
+            to.copy_from_slice(ip.with_checksum().as_bytes());
+        }
+        if let Err(e) = write_roce(roce, hdr, len as usize, fill)? {
+            return Ok(Err(e));
+        }
+        if let Some(icrc) = roce.last_chunk_mut::<ICRC_LEN>() {
+            *icrc = [0; ICRC_LEN];
+        }
+        skb.into_received(ip.len()).map(Ok)
     }
 
     /// The address of the other side.

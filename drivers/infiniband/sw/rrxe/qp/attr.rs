@@ -31,6 +31,7 @@ use crate::{
         Rights,
         RxConfig, //
     },
+    sync::Word,
     tx::TxConfig, //
 };
 use kernel::{
@@ -303,6 +304,7 @@ impl Qp {
         );
         let rx_config = attrs.rx(self.transport, self.qpn, self.shared, &self.dev);
 
+        Word::store(&self.dest_qpn, attrs.dest_qpn);
         tx.flow.clone_from(&attrs.flow);
         rx.flow.clone_from(&attrs.flow);
         rx.qkey = attrs.qkey;

@@ -5,12 +5,18 @@
 //! An [`Env`] is made for each time that a half is owned, and borrows what belongs to it.
 
 use super::{
+    direct::{
+        Body,
+        Link,
+        Peer, //
+    },
     object::Qp,
     rings::{
         RecvRing,
         RegMr,
         SendRing, //
     },
+    run::Todo, //
 };
 use crate::{
     ah::Ah,
@@ -41,6 +47,7 @@ use crate::{
     },
     net::{
         roce_len,
+        span_len,
         Flow,
         Train, //
     },
@@ -80,6 +87,8 @@ pub(super) struct Env<'a, R> {
     pub(super) flow: Option<&'a Arc<Flow>>,
     pub(super) cq: &'a Arc<Cq>,
     pub(super) ctx: Ctx,
+    /// The way to the other side of a connection, if that is here.
+    link: Link<'a>,
     now: Cell<Option<u64>>,
     /// Packets that wait for those that come after them.
     train: Option<Waiting>,
@@ -102,6 +111,7 @@ impl<'a, R> Env<'a, R> {
         flow: Option<&'a Arc<Flow>>,
         cq: &'a Arc<Cq>,
         ctx: Ctx,
+        link: Link<'a>,
     ) -> Self {
         Self {
             qp,
@@ -109,13 +119,21 @@ impl<'a, R> Env<'a, R> {
             flow,
             cq,
             ctx,
+            link,
             now: Cell::new(None),
             train: None,
         }
     }
 
-    /// Sends what still waits. To be called at the end of a go.
-    pub(super) fn depart(&mut self) {
+    /// Sends what still waits, and leaves the other side. To be called at the end of a go. Returns
+    /// what is to be done by the other side.
+    pub(super) fn finish(&mut self) -> Todo {
+        self.depart();
+        self.link.close()
+    }
+
+    /// Sends what still waits.
+    fn depart(&mut self) {
         let Some(Waiting { train, ah, .. }) = self.train.take() else {
             return;
         };
@@ -131,17 +149,22 @@ impl<'a, R> Env<'a, R> {
     }
 }
 
-impl<R> Env<'_, R> {
-    fn who(&self) -> Who<'_> {
+impl Qp {
+    /// What memory it may access.
+    pub(super) fn who(&self) -> Who<'_> {
         Who {
-            pd: &self.qp.pd,
-            qpn: self.qp.qpn,
+            pd: &self.pd,
+            qpn: self.qpn,
         }
     }
 
     /// Writes a payload to where it is sent from.
-    fn fill(&self, payload: &Payload<'_>, to: &mut [u8]) -> Result<(), MemError> {
-        let dev = &self.qp.dev;
+    pub(super) fn read_payload(
+        &self,
+        payload: &Payload<'_>,
+        to: &mut [u8],
+    ) -> Result<(), MemError> {
+        let dev = &self.dev;
 
         match payload {
             Payload::None => {}
@@ -173,6 +196,12 @@ impl<R> Env<'_, R> {
         }
         Ok(())
     }
+}
+
+impl<R> Env<'_, R> {
+    fn who(&self) -> Who<'_> {
+        self.qp.who()
+    }
 
     /// Puts a packet in the train that waits, or in a new one, if it fits in and that is worth it.
     fn send_with_others(
@@ -199,7 +228,7 @@ impl<R> Env<'_, R> {
         }
 
         let mut waiting = self.train.take()?;
-        let fill = |to: &mut [u8]| self.fill(&pkt.payload, to);
+        let fill = |to: &mut [u8]| self.qp.read_payload(&pkt.payload, to);
         let sent = flow.add(&mut waiting.train, pkt.hdr.as_bytes(), pkt.len, fill);
         let full = waiting.train.is_full();
 
@@ -227,18 +256,14 @@ impl<R> Env<'_, R> {
             None => flow.send(
                 pkt.hdr.as_bytes(),
                 pkt.len,
-                |to| self.fill(&pkt.payload, to),
+                |to| qp.read_payload(&pkt.payload, to),
                 &qp.in_flight,
             ),
         };
 
         match sent {
             Ok(Ok(bytes)) => {
-                qp.dev.stats.inc(Counter::SentPkts);
-                if sends_message(pkt.hdr.as_bytes()) {
-                    qp.dev.stats.inc(Counter::Sends);
-                }
-                qp.dev.stats.add(Counter::SentBytes, bytes as u64);
+                self.count(pkt, bytes);
                 Ok(())
             }
             Ok(Err(e)) => Err(SendError::Mem(e)),
@@ -248,6 +273,49 @@ impl<R> Env<'_, R> {
                 Ok(())
             }
         }
+    }
+}
+
+impl<R> Env<'_, R> {
+    /// Counts a packet that was sent.
+    fn count(&self, pkt: &TxPacket<'_>, bytes: usize) {
+        let stats = &self.qp.dev.stats;
+
+        stats.add(Counter::SentPkts, pkt.span.into());
+        if sends_message(pkt.hdr.as_bytes()) {
+            stats.inc(Counter::Sends);
+        }
+        stats.add(Counter::SentBytes, bytes as u64);
+    }
+
+    /// Counts a packet that goes to the same device, as if it had gone by the network.
+    fn count_direct(&self, flow: &Flow, pkt: &TxPacket<'_>) {
+        let stats = &self.qp.dev.stats;
+        let roce = span_len(pkt.hdr.as_bytes(), pkt.len, pkt.span);
+
+        self.count(pkt, roce + flow.front() * pkt.span as usize);
+        stats.add(Counter::RcvdPkts, pkt.span.into());
+        stats.add(Counter::RcvdBytes, roce as u64);
+    }
+
+    /// Sends a datagram to a queue pair of the same device.
+    fn send_datagram(
+        &self,
+        peer: Peer<'_>,
+        flow: &Flow,
+        pkt: &TxPacket<'_>,
+    ) -> Result<(), SendError> {
+        let mut link = Link::new(&peer, Todo::RX);
+        let sent = link.send(self.qp, flow, pkt, self.ctx);
+        let todo = link.close();
+
+        // Datagrams are not answered, so it is seldom that there is something to do.
+        if let (Peer::Here(peer), true) = (&peer, todo != Todo::NONE) {
+            Qp::schedule(*peer, todo);
+        }
+        sent?;
+        self.count_direct(flow, pkt);
+        Ok(())
     }
 }
 
@@ -276,10 +344,16 @@ impl<R> Clock for Env<'_, R> {
 impl<R> Wire for Env<'_, R> {
     fn send(&mut self, pkt: &TxPacket<'_>) -> Result<(), SendError> {
         match pkt.dest {
-            Dest::Connected => match self.flow {
-                Some(flow) => self.send_by(flow, None, pkt),
-                None => Err(SendError::Handle),
-            },
+            Dest::Connected => {
+                let flow = self.flow.ok_or(SendError::Handle)?;
+
+                if !self.link.is_direct() {
+                    return self.send_by(flow, None, pkt);
+                }
+                self.link.send(self.qp, flow, pkt, self.ctx)?;
+                self.count_direct(flow, pkt);
+                Ok(())
+            }
             Dest::Handle(ah) => {
                 let guard = rcu::read_lock();
                 let ah = self
@@ -290,27 +364,42 @@ impl<R> Wire for Env<'_, R> {
                     .filter(|ah| Arc::ptr_eq(&ah.pd, &self.qp.pd))
                     .ok_or(SendError::Handle)?;
 
-                self.send_by(&ah.flow, Some(ah), pkt)
+                match Peer::find(self.qp, &guard, &ah.flow, pkt.hdr.dest_qpn()) {
+                    Peer::Remote => self.send_by(&ah.flow, Some(ah), pkt),
+                    peer => self.send_datagram(peer, &ah.flow, pkt),
+                }
             }
         }
     }
 
-    fn span(&mut self, _dest: Dest) -> u32 {
-        1
+    fn span(&mut self, dest: Dest) -> u32 {
+        if dest == Dest::Connected && self.link.hold() {
+            // As much as one go may send.
+            u32::MAX
+        } else {
+            1
+        }
     }
 }
 
 impl<R> Mem for Env<'_, R> {
-    type Packet<'p> = &'p [u8];
+    type Packet<'p> = Body<'p>;
 
-    fn scatter(&mut self, to: Target, from: Source<'_, &[u8]>) -> Result<(), MemError> {
+    fn scatter(&mut self, to: Target, from: Source<'_, Body<'_>>) -> Result<(), MemError> {
         let (key, va, len) = match to {
             Target::Local(sge) => (Key::Local(sge.lkey), sge.addr, sge.len),
             Target::Remote { rkey, va, len } => (Key::Remote(rkey), va, len),
         };
         let bytes = match from {
             Source::Bytes(bytes) => Some(bytes),
-            Source::Packet(bytes, at) => bytes.get(at as usize..),
+            Source::Packet(Body::Bytes(bytes), at) => bytes.get(at as usize..),
+            Source::Packet(Body::Lent(lent), at) => {
+                let range = (va, len as usize);
+
+                return mr::write_with(&self.qp.dev, &self.who(), key, range, |sink| {
+                    lent.copy(at, len, sink)
+                });
+            }
         };
         let bytes = bytes
             .and_then(|b| b.get(..len as usize))
@@ -334,10 +423,14 @@ impl<R> Mem for Env<'_, R> {
         mr::atomic(&self.qp.dev, &self.who(), rkey, va, op)
     }
 
-    fn atomic_write(&mut self, rkey: u32, va: u64, from: &[u8]) -> Result<(), MemError> {
-        let bytes = from.first_chunk().ok_or(MemError::Access)?;
+    fn atomic_write(&mut self, rkey: u32, va: u64, from: Body<'_>) -> Result<(), MemError> {
+        let mut value = [0; 8];
 
-        mr::atomic_write(&self.qp.dev, &self.who(), rkey, va, *bytes)
+        match from {
+            Body::Bytes(bytes) => value = *bytes.first_chunk().ok_or(MemError::Access)?,
+            Body::Lent(lent) => lent.read(&mut value)?,
+        }
+        mr::atomic_write(&self.qp.dev, &self.who(), rkey, va, value)
     }
 
     fn flush(&mut self, feth: &Feth, reth: &Reth) -> Result<(), MemError> {

@@ -225,9 +225,15 @@ pub(super) struct Armed {
     pub(super) _timer: ArcHrTimerHandle<Qp>,
 }
 
+/// Requester and completer.
+pub(super) type Requester = Tx<KVVec<Option<Entry<RegMr>>>, KVVec<u8>>;
+
+/// The responder.
+pub(super) type Responder = Rx<KVVec<Option<Resource>>>;
+
 /// Requester and completer, and what only their owner may touch.
 pub(super) struct TxHalf {
-    pub(super) engine: Tx<KVVec<Option<Entry<RegMr>>>, KVVec<u8>>,
+    pub(super) engine: Requester,
     pub(super) ring: SendRing,
     pub(super) flow: Option<Arc<Flow>>,
     pub(super) timer: Option<Armed>,
@@ -235,7 +241,7 @@ pub(super) struct TxHalf {
 
 /// The responder, and what only its owner may touch.
 pub(super) struct RxHalf {
-    pub(super) engine: Rx<KVVec<Option<Resource>>>,
+    pub(super) engine: Responder,
     pub(super) ring: RecvRing,
     pub(super) flow: Option<Arc<Flow>>,
     /// Queue key that is asked for.
@@ -279,6 +285,8 @@ pub(crate) struct Qp {
     pub(super) todo: KWord,
     /// The timer went off, and the requester has not seen it.
     pub(super) expired: KWord,
+    /// The number of the other side of the connection, for those who own no half.
+    pub(super) dest_qpn: KWord,
     /// Doorbells of user space.
     pub(super) bell: Bell<KWord>,
     #[pin]
@@ -623,6 +631,7 @@ impl Parts<'_> {
                 state: KWord::new(QpState::Reset as u32),
                 todo: KWord::new(Todo::NONE.0),
                 expired: KWord::new(0),
+                dest_qpn: KWord::new(0),
                 bell: Bell::new(),
                 tx <- Half::new(tx),
                 rx <- Half::new(rx),

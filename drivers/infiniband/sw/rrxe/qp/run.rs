@@ -11,12 +11,24 @@
 //! is never interrupted by who would have to wait for it.
 
 use super::{
+    direct::{
+        Arrival,
+        Body,
+        Link,
+        Peer, //
+    },
     env::Env,
     object::{
         Half,
         Qp,
+        Requester,
+        Responder,
         RxHalf,
         TxHalf, //
+    },
+    rings::{
+        RecvRing,
+        SendRing, //
     },
     state::QpState, //
 };
@@ -28,6 +40,7 @@ use crate::{
         Parked, //
     },
     net::{
+        Flow,
         RxPacket,
         Wake, //
     },
@@ -71,6 +84,10 @@ const BUDGET: u32 = 64;
 /// How often an owner looks again before it leaves the rest to the work item.
 const ROUNDS: u32 = 16;
 
+/// How often two queue pairs that talk directly take turns before the rest is left to the work
+/// item.
+const TURNS: u32 = 8;
+
 /// The most packets that wait for a half. More are dropped, as on a network that is too slow.
 const BACKLOG: u32 = 1024;
 
@@ -100,13 +117,26 @@ impl Todo {
         self.0 & other.0 != 0
     }
 
-    fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
+
+    /// Makes of what the other side is to do something that can be returned among other things.
+    fn across(self) -> Self {
+        Self((self.0 & Self::BOTH.0) << Self::ACROSS)
+    }
+
+    /// Takes that out again.
+    fn of_peer(self) -> Self {
+        Self(self.0 >> Self::ACROSS & Self::BOTH.0)
+    }
+
+    /// Where the halves of the other side are among the bits.
+    const ACROSS: u32 = 16;
 }
 
 impl_has_work! {
@@ -170,12 +200,42 @@ impl Qp {
         }
     }
 
-    /// Runs halves until there is nothing to do for them.
+    /// Runs halves until there is nothing to do for them, and for those of queue pairs of the same
+    /// device that they talk to. The latter run when the former were left, in turns.
     ///
     /// # Context
     ///
     /// Bottom halves are off.
-    pub(super) fn drive(this: ArcBorrow<'_, Qp>, mut todo: Todo, ctx: Ctx) {
+    pub(super) fn drive(this: ArcBorrow<'_, Qp>, todo: Todo, ctx: Ctx) {
+        let mut todo = Self::drive_one(this, todo, ctx);
+
+        if todo == Todo::NONE {
+            return;
+        }
+
+        let guard = rcu::read_lock();
+        let dev = this.device();
+        let mut qpn = Word::load(&this.dest_qpn);
+
+        for turn in 0..=TURNS {
+            let Some(qp) = dev.qps.get(&guard, qpn) else {
+                return;
+            };
+
+            if turn == TURNS {
+                Self::schedule(qp, todo);
+                return;
+            }
+            todo = Self::drive_one(qp, todo, ctx);
+            if todo == Todo::NONE {
+                return;
+            }
+            qpn = Word::load(&qp.dest_qpn);
+        }
+    }
+
+    /// Runs halves until there is nothing to do for them. Returns what the other side is to do.
+    fn drive_one(this: ArcBorrow<'_, Qp>, mut todo: Todo, ctx: Ctx) -> Todo {
         // A half makes the other one run at most when the queue pair enters the error state, and
         // that happens once.
         while todo.has(Todo::BOTH) {
@@ -191,6 +251,15 @@ impl Qp {
                     todo = todo.and(Self::drive_rx(this, rx, &mut None, ctx));
                 }
             }
+        }
+        todo.of_peer()
+    }
+
+    /// Finds the other side of a connection.
+    fn peer<'g>(&'g self, guard: &'g rcu::Guard, flow: Option<&Arc<Flow>>) -> Peer<'g> {
+        match flow {
+            Some(flow) => Peer::find(self, guard, flow, Word::load(&self.dest_qpn)),
+            None => Peer::Remote,
         }
     }
 
@@ -306,15 +375,20 @@ impl Qp {
             flow,
             timer,
         } = &mut *tx;
-        let mut env = Env::new(&this, ring, flow.as_ref(), &this.send_cq, ctx);
-
-        let retrying = engine.retrying;
+        let guard = rcu::read_lock();
+        let peer = this.peer(&guard, flow.as_ref());
+        let link = Link::new(&peer, Todo::RX);
+        let mut env = Env::new(&this, ring, flow.as_ref(), &this.send_cq, ctx, link);
 
         if this.expired.load_acquire() != 0 {
             // In this order: once it is disarmed, nobody sets the word until it is armed again.
             *timer = None;
             Word::store(&this.expired, 0);
+
+            let retrying = engine.retrying;
+
             engine.timeout(&env);
+            this.count_retry(engine, retrying);
         }
         keep_order(pkt, &this.responses, false);
         loop {
@@ -325,36 +399,97 @@ impl Qp {
             let Some(it) = pkt else {
                 break;
             };
-            let admission = Admission {
-                address: env
-                    .flow
-                    .is_some_and(|f| it.src() == f.peer() && it.dst() == f.local()),
-                ..this.admission(state)
-            };
+            let arrival = it.arrival();
 
-            match admission.admit(&it.hdr) {
-                Ok(()) => {
-                    this.count_response(&it.hdr);
-                    // Memory is never waited for here, so the answer is always taken.
-                    let _ = engine.receive(&mut env, &it.hdr, it.payload());
-                }
-                Err(reason) => this.dev.drops.inc(reason),
-            }
+            // Memory is never waited for here, so the answer is always taken.
+            let _ = Self::take_response(this, &mut env, engine, &arrival);
             Self::follow(&this.dev, pkt);
         }
 
-        if engine.retrying && !retrying {
-            this.dev.stats.inc(Counter::CompleterRetry);
-        }
-
         let ev = engine.run(&mut env, BUDGET);
+        let across = env.finish().across();
 
-        env.depart();
+        drop(env);
 
         let todo = Self::note(this, &ev, Todo::TX);
 
         Self::arm(this, tx);
-        todo
+        todo.and(across)
+    }
+
+    /// Takes a response, if it is let in; one that is not is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If it has to be kept and given again.
+    pub(super) fn take_response(
+        this: ArcBorrow<'_, Qp>,
+        env: &mut Env<'_, SendRing>,
+        engine: &mut Requester,
+        it: &Arrival<'_>,
+    ) -> Result<(), Parked> {
+        let admission = Admission {
+            address: env
+                .flow
+                .is_some_and(|f| it.src == f.peer() && it.dst == f.local()),
+            ..this.admission(this.state())
+        };
+
+        match admission.admit(it.hdr) {
+            Ok(()) => {
+                let retrying = engine.retrying;
+
+                this.count_response(it.hdr);
+                engine.receive(env, it.hdr, it.body)?;
+                this.count_retry(engine, retrying);
+                Ok(())
+            }
+            Err(reason) => {
+                this.dev.drops.inc(reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a request, if it is let in; one that is not is dropped. Returns what is to be done
+    /// because of it, when the half was left.
+    ///
+    /// # Errors
+    ///
+    /// If it has to be kept and given again.
+    pub(super) fn take_request(
+        this: ArcBorrow<'_, Qp>,
+        env: &mut Env<'_, RecvRing>,
+        engine: &mut Responder,
+        qkey: u32,
+        it: &Arrival<'_>,
+    ) -> Result<Todo, Parked> {
+        let admission = Admission {
+            address: env
+                .flow
+                .is_none_or(|f| it.src == f.peer() && it.dst == f.local()),
+            qkey,
+            ..this.admission(this.state())
+        };
+
+        if let Err(reason) = admission.admit(it.hdr) {
+            this.dev.drops.inc(reason);
+            return Ok(Todo::NONE);
+        }
+
+        let received = engine.receive(env, it.hdr, it.body, &it.grh)?;
+        let stats = &this.dev.stats;
+
+        if received.duplicate {
+            stats.inc(Counter::DuplicateRequest);
+        }
+        if received.out_of_sequence {
+            stats.inc(Counter::OutOfSeqRequest);
+        }
+        if received.not_ready {
+            stats.inc(Counter::SendRnrErr);
+        }
+        Ok(Self::note(this, &received.events, Todo::RX))
     }
 
     /// One go of the responder.
@@ -374,7 +509,10 @@ impl Qp {
             last_told,
             ..
         } = rx;
-        let mut env = Env::new(&this, ring, flow.as_ref(), &this.recv_cq, ctx);
+        let guard = rcu::read_lock();
+        let peer = this.peer(&guard, flow.as_ref());
+        let link = Link::new(&peer, Todo::TX);
+        let mut env = Env::new(&this, ring, flow.as_ref(), &this.recv_cq, ctx, link);
 
         keep_order(pkt, &this.requests, parked.is_some());
         loop {
@@ -386,39 +524,11 @@ impl Qp {
                 let Some(it) = pkt else {
                     break;
                 };
-                let admission = Admission {
-                    address: env
-                        .flow
-                        .is_none_or(|f| it.src() == f.peer() && it.dst() == f.local()),
-                    qkey: *qkey,
-                    ..this.admission(this.state())
-                };
+                let taken = Self::take_request(this, &mut env, engine, *qkey, &it.arrival());
 
-                if let Err(reason) = admission.admit(&it.hdr) {
-                    this.dev.drops.inc(reason);
-                    Self::follow(&this.dev, pkt);
-                    continue;
-                }
-
-                let ip = match this.transport {
-                    Transport::Ud => it.grh(),
-                    _ => [0; grh::LEN],
-                };
-
-                match engine.receive(&mut env, &it.hdr, it.payload(), &ip) {
-                    Ok(received) => {
-                        let stats = &this.dev.stats;
-
-                        if received.duplicate {
-                            stats.inc(Counter::DuplicateRequest);
-                        }
-                        if received.out_of_sequence {
-                            stats.inc(Counter::OutOfSeqRequest);
-                        }
-                        if received.not_ready {
-                            stats.inc(Counter::SendRnrErr);
-                        }
-                        todo = todo.and(Self::note(this, &received.events, Todo::RX));
+                match taken {
+                    Ok(more) => {
+                        todo = todo.and(more);
                         Self::follow(&this.dev, pkt);
                     }
                     Err(Parked::Replies) => {
@@ -432,7 +542,7 @@ impl Qp {
 
             let ev = engine.pump(&mut env, BUDGET);
 
-            env.depart();
+            todo = todo.and(env.finish().across());
             todo = todo.and(Self::note(this, &ev, Todo::RX));
             // What had to wait for replies does not any more, if all were sent.
             if parked.is_none() || engine.has_replies() {
@@ -473,7 +583,7 @@ impl Qp {
             let todo = match qp.rx.try_own() {
                 Some(rx) => Self::drive_rx(this, rx, &mut Some(pkt), ctx),
                 None => {
-                    qp.keep(&qp.requests, pkt);
+                    qp.keep(Todo::RX, pkt);
                     Todo::RX
                 }
             };
@@ -483,7 +593,7 @@ impl Qp {
             let todo = match qp.tx.try_own() {
                 Some(tx) => Self::drive_tx(this, tx, &mut Some(pkt), ctx),
                 None => {
-                    qp.keep(&qp.responses, pkt);
+                    qp.keep(Todo::TX, pkt);
                     Todo::TX
                 }
             };
@@ -505,12 +615,41 @@ impl Qp {
         }
     }
 
+    /// Counts it if the requester has begun to send again, which it did not do before.
+    fn count_retry(&self, engine: &Requester, before: bool) {
+        if engine.retrying && !before {
+            self.dev.stats.inc(Counter::CompleterRetry);
+        }
+    }
+
     /// Keeps a packet for the owner of a half.
-    fn keep(&self, packets: &SkBuffList, pkt: RxPacket) {
+    pub(super) fn keep(&self, half: Todo, pkt: RxPacket) {
+        let packets = if half == Todo::RX {
+            &self.requests
+        } else {
+            &self.responses
+        };
+
         if packets.len() >= BACKLOG {
             self.dev.drops.inc(DropReason::State);
         } else {
             packets.push_back(pkt.into_skb());
+        }
+    }
+}
+
+impl RxPacket {
+    /// The packet as the halves see it.
+    fn arrival(&self) -> Arrival<'_> {
+        Arrival {
+            hdr: &self.hdr,
+            src: self.src(),
+            dst: self.dst(),
+            body: Body::Bytes(self.payload()),
+            grh: match self.hdr.op.transport {
+                Transport::Ud => self.grh(),
+                _ => [0; grh::LEN],
+            },
         }
     }
 }
