@@ -220,6 +220,162 @@ fn owner_sees_work_left_without_order() {
     });
 }
 
+/// A half that queue pairs of the same device give packets to. They are digits; those that wait are
+/// the digits of a number, and so are those that were taken.
+struct Target {
+    owner: Owner<Loom>,
+    waiting: Loom,
+    taken: Exclusive,
+}
+
+impl Target {
+    fn take(&self, packet: u32) {
+        let before = self.taken.add(0);
+
+        self.taken.add(before * 9 + packet);
+    }
+
+    fn queue(&self, packet: u32) {
+        self.waiting.update(|old| Some(old * 10 + packet)).unwrap();
+    }
+
+    /// Gives it a packet at once if it has no owner and nothing waits; else the packet waits, and
+    /// the half is run when that of the sender was left.
+    fn give(&self, packet: u32) {
+        let held = self.owner.try_own();
+        let mut later = !held || self.waiting.load() != 0;
+
+        if later {
+            self.queue(packet);
+        } else {
+            self.take(packet);
+        }
+        while held && self.owner.release() == Released::Again {
+            later = true;
+        }
+        if later {
+            self.drive();
+        }
+    }
+
+    /// Runs it, or makes its owner look again.
+    fn drive(&self) {
+        if self.owner.own_or_pend() {
+            loop {
+                let all = self.waiting.update(|_| Some(0)).unwrap();
+
+                for digit in [100, 10, 1] {
+                    if all / digit > 0 {
+                        self.take(all / digit % 10);
+                    }
+                }
+                if self.owner.release() != Released::Again {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn direct_packets_are_taken_in_order() {
+    model(|| {
+        let target = Arc::new(Target {
+            owner: Owner::new(),
+            waiting: Loom::new(0),
+            taken: Exclusive::new(),
+        });
+        let other = {
+            let target = target.clone();
+
+            // One comes by the network.
+            thread::spawn(move || {
+                target.queue(3);
+                target.drive();
+            })
+        };
+
+        target.give(1);
+        target.give(2);
+        other.join().unwrap();
+        assert!(!target.owner.is_owned());
+        assert_eq!(target.waiting.load(), 0);
+
+        // All of them, and the two of a sender in their order.
+        let all = [[3, 1, 2], [1, 3, 2], [1, 2, 3]];
+
+        assert!(all
+            .map(|[a, b, c]| a * 100 + b * 10 + c)
+            .contains(&target.taken.add(0)));
+    });
+}
+
+/// Two halves that send to each other: the owner of each takes what waits and sends what is posted.
+#[test]
+fn direct_packets_of_both_sides_cross() {
+    fn run(own: &(Target, Loom), other: &(Target, Loom)) {
+        let mut later = false;
+
+        if !own.0.owner.own_or_pend() {
+            return;
+        }
+        loop {
+            let waiting = own.0.waiting.update(|_| Some(0)).unwrap();
+
+            if waiting != 0 {
+                own.0.take(waiting);
+            }
+            if own.1.update(|_| Some(0)).unwrap() != 0 {
+                if other.0.owner.try_own() {
+                    other.0.take(1);
+                    while other.0.owner.release() == Released::Again {
+                        later = true;
+                    }
+                } else {
+                    other.0.queue(1);
+                    later = true;
+                }
+            }
+            if own.0.owner.release() != Released::Again {
+                break;
+            }
+        }
+        if later {
+            run(other, own);
+        }
+    }
+
+    fn post(sides: &[(Target, Loom); 2], side: usize) {
+        sides[side].1.update(|_| Some(1)).unwrap();
+        run(&sides[side], &sides[1 - side]);
+    }
+
+    model(|| {
+        let sides = Arc::new([0, 1].map(|_| {
+            let target = Target {
+                owner: Owner::new(),
+                waiting: Loom::new(0),
+                taken: Exclusive::new(),
+            };
+
+            (target, Loom::new(0))
+        }));
+        let other = {
+            let sides = sides.clone();
+
+            thread::spawn(move || post(&sides, 1))
+        };
+
+        post(&sides, 0);
+        other.join().unwrap();
+        for (side, posted) in &*sides {
+            assert!(!side.owner.is_owned());
+            assert_eq!((posted.load(), side.waiting.load()), (0, 0));
+            assert_eq!(side.taken.add(0), 1);
+        }
+    });
+}
+
 #[test]
 fn sleeper_is_woken_or_owns() {
     model(|| {

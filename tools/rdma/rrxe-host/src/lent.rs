@@ -3,8 +3,8 @@
 //! Direct delivery in the simulation: what one side sends is given to the other one's engine within
 //! [`Wire::send`](crate::env::Wire::send), with its data where they are.
 //!
-//! As in the kernel, the half of the other side may have an owner, and then the packet is put in the
-//! queue of those that wait for that half; and what is on the way through the network may be
+//! As in the kernel, the half of the other side may have an owner, and then the packet is put in
+//! the queue of those that wait for that half; and what is on the way through the network may be
 //! overtaken.
 
 // A test may panic.
@@ -189,6 +189,10 @@ impl Host {
             peer.dropped += 1;
             return Ok(());
         }
+
+        // What is wrong on this side is found before the other side hears of it.
+        self.gather(&pkt.payload, 0, pkt.len)
+            .map_err(SendError::Mem)?;
 
         let ip = self.network_headers(total);
         let (net, ..) = NetHdr::split(&ip).unwrap();

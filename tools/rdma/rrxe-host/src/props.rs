@@ -213,7 +213,17 @@ proptest! {
             .collect();
         let want: Vec<_> = all.into_iter().skip(at as usize).take(len as usize).collect();
 
-        prop_assert_eq!(got, want);
+        prop_assert_eq!(&got, &want);
+
+        let (from, most) = (len / 3, at);
+        let part: Vec<_> = SgeList::new(&area, lens.len() as u8)
+            .range(at, len)
+            .part(from, most)
+            .flat_map(|s| (0..u64::from(s.len)).map(move |b| (s.lkey, s.addr + b)))
+            .collect();
+        let want: Vec<_> = want.into_iter().skip(from as usize).take(most as usize).collect();
+
+        prop_assert_eq!(part, want);
     }
 
     #[test]
