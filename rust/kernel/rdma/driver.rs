@@ -78,6 +78,16 @@ pub struct UserMr {
     pub access: u32,
 }
 
+/// What to change of a region that is registered.
+#[derive(Clone, Copy, Debug)]
+pub struct MrChange {
+    /// Its rights; `None` leaves them as they are.
+    pub access: Option<u32>,
+    /// Its memory, as start, length, and the address that work requests use for the start; `None`
+    /// leaves it as it is.
+    pub memory: Option<(u64, u64, u64)>,
+}
+
 /// Kind of a memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MwKind {
@@ -340,12 +350,19 @@ pub trait Operations: Sized + 'static {
     /// That of the driver.
     fn reg_user_mr(pd: &Self::Pd, request: &UserMr) -> Result<NewMr<Self::Mr>>;
 
-    /// Changes protection domain or rights of a region; `None` leaves them as they are.
+    /// Changes a region: its protection domain is `pd` from now on, which may be what it was.
+    ///
+    /// Either the region is what was asked for, or another one is that has other keys; then the
+    /// core destroys this one, which must not fail.
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` if this is not possible.
-    fn rereg_user_mr(mr: &Self::Mr, pd: Option<&Self::Pd>, access: Option<u32>) -> Result;
+    /// That of the driver. Nothing has changed then.
+    fn rereg_user_mr(
+        mr: &Self::Mr,
+        pd: &Self::Pd,
+        change: &MrChange,
+    ) -> Result<Option<NewMr<Self::Mr>>>;
 
     /// Makes a region for fast registration, of `pages`: the client says later what they are.
     ///

@@ -36,6 +36,7 @@ use kernel::{
             Piece,
             Umem, //
         },
+        MrChange,
         NewMr,
         UserMr, //
     },
@@ -219,30 +220,72 @@ impl Mr {
         Self::add(pd, Memory::Fast(pages), 0, (0, 0), false)
     }
 
-    /// Changes protection domain or rights.
-    pub(crate) fn rereg(&self, pd: Option<&Arc<Pd>>, access: Option<u32>) -> Result {
-        if let Some(access) = access {
-            check_access(access)?;
-            // What was pinned for reading only cannot be written.
-            let writes = access::LOCAL_WRITE
-                | access::REMOTE_WRITE
-                | access::REMOTE_ATOMIC
-                | access::MW_BIND;
+    /// Changes the region, or makes another one that takes its place. That is necessary for other
+    /// memory, and to write what was registered for reading only.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if windows are bound to it, `EOPNOTSUPP` if it is none of a process, or what
+    /// registering says. Nothing has changed then.
+    #[doc(alias = "ibv_rereg_mr")]
+    pub(crate) fn rereg(
+        &self,
+        pd: &Arc<Pd>,
+        change: &MrChange,
+    ) -> Result<Option<NewMr<Arc<Self>>>> {
+        let Memory::User(umem) = &self.memory else {
+            return Err(EOPNOTSUPP);
+        };
+        let word = Word(self.word.load(Relaxed));
+        let access = change.access.unwrap_or(word.access());
 
-            if access & writes != 0 && !matches!(&self.memory, Memory::User(u) if u.is_writable()) {
-                return Err(EOPNOTSUPP);
-            }
+        check_access(access)?;
+        // From here on no window is bound to it, so that `dereg` succeeds.
+        self.windows.cmpxchg(0, GONE, Full).map_err(|_| EINVAL)?;
+        if change.memory.is_none() && (umem.is_writable() || access & access::WRITES == 0) {
+            self.hand_over(pd, access);
+            self.windows.store(0, Release);
+            return Ok(None);
         }
-        if let Some(pd) = pd {
-            self.pd.store(pd.id, Release);
-        }
-        if let Some(access) = access {
-            let word = Word(self.word.load(Relaxed));
 
-            self.word
-                .store(Word::new(access, word.key(), word.is_valid()).0, Release);
+        let here = (
+            umem.start() as u64,
+            umem.len() as u64,
+            self.iova.load(Relaxed),
+        );
+        let (start, length, iova) = change.memory.unwrap_or(here);
+        let new = Self::new_user(
+            pd,
+            &UserMr {
+                start,
+                length,
+                iova,
+                access,
+            },
+        );
+
+        if new.is_err() {
+            self.windows.store(0, Release);
         }
-        Ok(())
+        new.map(Some)
+    }
+
+    /// Gives it to a protection domain, with other rights. When this returns, nobody makes use of
+    /// what was before; whoever had the same rights before does not notice.
+    fn hand_over(&self, pd: &Pd, access: u32) {
+        let old = Word(self.word.load(Relaxed));
+        let new = Word::new(access, old.key(), old.is_valid());
+
+        if self.pd.load(Relaxed) == pd.id {
+            self.word.store(new.0, Release);
+            rcu::synchronize_rcu();
+            return;
+        }
+        // The domain is looked at after the word, so nobody may go on with the old one.
+        self.word.store(Word::new(0, old.key(), false).0, Release);
+        rcu::synchronize_rcu();
+        self.pd.store(pd.id, Relaxed);
+        self.word.store(new.0, Release);
     }
 
     /// Ends the region. After this nothing accesses the memory.
@@ -251,7 +294,11 @@ impl Mr {
     ///
     /// `EINVAL` if windows are bound to it.
     pub(crate) fn dereg(&self) -> Result {
-        self.windows.cmpxchg(0, GONE, Full).map_err(|_| EINVAL)?;
+        match self.windows.cmpxchg(0, GONE, Full) {
+            // Another one has taken its place.
+            Ok(_) | Err(GONE) => {}
+            Err(_) => return Err(EINVAL),
+        }
         self.word.store(0, Release);
         if let Some(retired) = self.dev.mrs.remove(self.number) {
             drop(retired.wait());

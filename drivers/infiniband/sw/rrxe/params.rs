@@ -102,6 +102,9 @@ pub(crate) mod access {
     /// Bits that a driver may ignore.
     pub(crate) const OPTIONAL: u32 = 0x3ff << 20;
 
+    /// Those for which the memory has to be writable.
+    pub(crate) const WRITES: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC | MW_BIND;
+
     /// What regions can have.
     pub(crate) const MR: u32 = LOCAL_WRITE
         | REMOTE_WRITE

@@ -62,6 +62,7 @@ use kernel::{
             RecvWrs,
             SendWrs, //
         },
+        MrChange,
         MwKind,
         NewMr,
         Operations,
@@ -261,8 +262,12 @@ impl Operations for Verbs {
         Mr::new_user(pd, request)
     }
 
-    fn rereg_user_mr(mr: &Arc<Mr>, pd: Option<&Arc<Pd>>, access: Option<u32>) -> Result {
-        mr.rereg(pd, access)
+    fn rereg_user_mr(
+        mr: &Arc<Mr>,
+        pd: &Arc<Pd>,
+        change: &MrChange,
+    ) -> Result<Option<NewMr<Arc<Mr>>>> {
+        mr.rereg(pd, change)
     }
 
     fn alloc_mr(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<NewMr<Arc<Mr>>> {

@@ -226,6 +226,7 @@ fn pieces(
 pub struct Umem {
     raw: NonNull<bindings::ib_umem>,
     pages: KVVec<NonNull<u8>>,
+    start: usize,
     offset: usize,
     len: usize,
     writable: bool,
@@ -268,6 +269,7 @@ impl Umem {
         let mut this = Self {
             raw: NonNull::new(raw).ok_or(EINVAL)?,
             pages: KVVec::new(),
+            start: addr,
             offset: addr & (crate::page::PAGE_SIZE - 1),
             len,
             // SAFETY: It was made just now.
@@ -295,6 +297,12 @@ impl Umem {
             return Err(EFAULT);
         }
         Ok(this)
+    }
+
+    /// Where it starts in the address space of the process.
+    #[inline]
+    pub fn start(&self) -> usize {
+        self.start
     }
 
     /// How many bytes there are.

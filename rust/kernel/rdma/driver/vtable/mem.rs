@@ -21,6 +21,7 @@ use crate::{
             FastPages,
             KernelMemory, //
         },
+        MrChange,
         MwKind,
         NewMr,
         Operations,
@@ -30,11 +31,13 @@ use crate::{
 };
 
 impl<T: Operations> VTable<T> {
-    /// Allocates a region, with `make` for what the driver keeps with it.
+    /// Allocates a region, with `make` for what the driver keeps with it; null if that is nothing.
+    ///
+    /// `make` is called when nothing else can fail.
     #[inline]
     fn new_mr(
         fast: Option<Arc<FastPages>>,
-        make: impl FnOnce() -> Result<NewMr<T::Mr>>,
+        make: impl FnOnce() -> Result<Option<NewMr<T::Mr>>>,
     ) -> Result<*mut bindings::ib_mr> {
         // SAFETY: Any size will do.
         let mr = unsafe {
@@ -46,7 +49,7 @@ impl<T: Operations> VTable<T> {
             return Err(ENOMEM);
         }
         match make() {
-            Ok(new) => {
+            Ok(Some(new)) => {
                 // SAFETY: The memory was allocated just now, large enough.
                 unsafe {
                     (*mr).lkey = new.lkey;
@@ -55,10 +58,10 @@ impl<T: Operations> VTable<T> {
                 }
                 Ok(mr)
             }
-            Err(e) => {
+            none => {
                 // SAFETY: It is ours, and nothing is in it.
                 unsafe { bindings::kfree(mr.cast()) };
-                Err(e)
+                none.map(|_| core::ptr::null_mut())
             }
         }
     }
@@ -76,7 +79,7 @@ impl<T: Operations> VTable<T> {
         let data = unsafe { Pd::<T>::data(pd) };
 
         Self::new_mr(None, || {
-            T::get_dma_mr(data, KernelMemory::new(), access as u32)
+            T::get_dma_mr(data, KernelMemory::new(), access as u32).map(Some)
         })
         .unwrap_or_else(|e| e.to_ptr())
     }
@@ -107,7 +110,8 @@ impl<T: Operations> VTable<T> {
             access: access as u32,
         };
 
-        Self::new_mr(None, || T::reg_user_mr(data, &request)).unwrap_or_else(|e| e.to_ptr())
+        Self::new_mr(None, || T::reg_user_mr(data, &request).map(Some))
+            .unwrap_or_else(|e| e.to_ptr())
     }
 
     /// `rereg_user_mr` of `struct ib_device_ops`.
@@ -118,33 +122,41 @@ impl<T: Operations> VTable<T> {
     pub(super) unsafe extern "C" fn rereg_user_mr(
         mr: *mut bindings::ib_mr,
         flags: c_int,
-        _start: u64,
-        _length: u64,
-        _iova: u64,
+        start: u64,
+        length: u64,
+        iova: u64,
         access: c_int,
         pd: *mut bindings::ib_pd,
         _udata: *mut bindings::ib_udata,
     ) -> *mut bindings::ib_mr {
+        const TRANS: u32 = bindings::ib_mr_rereg_flags_IB_MR_REREG_TRANS;
         const PD: u32 = bindings::ib_mr_rereg_flags_IB_MR_REREG_PD;
         const ACCESS: u32 = bindings::ib_mr_rereg_flags_IB_MR_REREG_ACCESS;
 
         let flags = flags as u32;
 
-        if flags & !(PD | ACCESS) != 0 {
+        if flags & !(TRANS | PD | ACCESS) != 0 {
             return EOPNOTSUPP.to_ptr();
         }
-        // SAFETY: The objects were made; `pd` is valid if `flags` says so.
-        let (mr, pd) = unsafe {
-            (
-                Mr::<T>::data(mr),
-                (flags & PD != 0).then(|| Pd::<T>::data(pd)),
-            )
+        let change = MrChange {
+            access: (flags & ACCESS != 0).then_some(access as u32),
+            memory: (flags & TRANS != 0).then_some((start, length, iova)),
         };
+        // SAFETY: The objects were made. `pd` is the domain that the region has or is to have.
+        let (old, pd) = unsafe { (Mr::<T>::data(mr), Pd::<T>::data(pd)) };
+        let new = Self::new_mr(None, || T::rereg_user_mr(&old.1, pd, &change));
 
-        match T::rereg_user_mr(&mr.1, pd, (flags & ACCESS != 0).then_some(access as u32)) {
-            Ok(()) => core::ptr::null_mut(),
-            Err(e) => e.to_ptr(),
+        if let Some(new) = new.as_ref().ok().filter(|new| !new.is_null()) {
+            // The core sets the rest.
+            // SAFETY: Both are valid, and nobody else knows the new one.
+            unsafe {
+                ((**new).length, (**new).iova) = match change.memory {
+                    Some((_, length, iova)) => (length, iova),
+                    None => ((*mr).length, (*mr).iova),
+                };
+            }
         }
+        new.unwrap_or_else(|e| e.to_ptr())
     }
 
     /// `alloc_mr` of `struct ib_device_ops`.
@@ -165,7 +177,7 @@ impl<T: Operations> VTable<T> {
         let make = || -> Result<*mut bindings::ib_mr> {
             let pages = Arc::new(FastPages::new(max)?, GFP_KERNEL)?;
 
-            Self::new_mr(Some(pages.clone()), || T::alloc_mr(data, pages))
+            Self::new_mr(Some(pages.clone()), || T::alloc_mr(data, pages).map(Some))
         };
 
         make().unwrap_or_else(|e| e.to_ptr())
