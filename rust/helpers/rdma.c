@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 #include <linux/cpumask.h>
+#include <linux/hmm.h>
 #include <linux/kmemleak.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
+#include <linux/mmu_notifier.h>
 #include <linux/scatterlist.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/set_memory.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
@@ -138,3 +142,41 @@ __rust_helper void rust_helper_current_comm(char *buf, size_t size)
 {
 	strscpy_pad(buf, current->comm, size);
 }
+
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+/* Address of a page that hmm has found, 1 added if it may be written; 0 if there is none. */
+__rust_helper unsigned long rust_helper_rdma_hmm_pfn_entry(unsigned long pfn)
+{
+	struct page *page;
+
+	if (!(pfn & HMM_PFN_VALID) || pfn & HMM_PFN_ERROR)
+		return 0;
+	page = hmm_pfn_to_page(pfn);
+	/* Secret memory is not even for the kernel. */
+	if (!kernel_page_present(page))
+		return 0;
+	return (unsigned long)page_address(page) | !!(pfn & HMM_PFN_WRITE);
+}
+
+__rust_helper bool rust_helper_rdma_current_is_killed(void)
+{
+	return fatal_signal_pending(current);
+}
+
+__rust_helper void rust_helper_rdma_page_dirty(void *addr)
+{
+	folio_mark_dirty(virt_to_folio(addr));
+}
+
+__rust_helper bool
+rust_helper_mmu_notifier_range_blockable(const struct mmu_notifier_range *range)
+{
+	return mmu_notifier_range_blockable(range);
+}
+
+__rust_helper void rust_helper_mmu_interval_set_seq(struct mmu_interval_notifier *interval_sub,
+						    unsigned long cur_seq)
+{
+	mmu_interval_set_seq(interval_sub, cur_seq);
+}
+#endif

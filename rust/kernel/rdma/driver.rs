@@ -17,6 +17,7 @@
 //! - [`link`]: `rdma link add` and the life of the driver itself;
 //! - [`cq`], [`qp`], [`srq`], [`wr`], [`attr`]: what the operations are called with;
 //! - [`mem`]: memory that is registered, and memory that user space maps;
+//! - `umem_odp`: memory that is registered and not pinned;
 //! - [`udata`]: what a user space library and its driver tell each other;
 //! - [`stats`], [`mad`]: counters, and how others ask for them;
 //! - `trace`: trace events of the event queues of `rrxe`.
@@ -46,6 +47,8 @@ pub mod stats;
 #[cfg(CONFIG_RDMA_RRXE)]
 pub mod trace;
 pub mod udata;
+#[cfg(CONFIG_INFINIBAND_ON_DEMAND_PAGING)]
+pub mod umem_odp;
 pub mod wr;
 
 mod vtable;

@@ -33,7 +33,7 @@ use core::{
 ///
 /// `from` must be valid for reading as many bytes as `to` has.
 #[inline]
-unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
+pub(super) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
     // SAFETY: By the requirement of this function; the compiler knows nothing of what is behind
     // the call, so it cannot read twice.
     unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
@@ -105,6 +105,18 @@ impl Piece<'_> {
         self.len == 0
     }
 
+    /// A part of it, if there is one.
+    #[inline]
+    pub(super) fn part(&self, at: usize, n: usize) -> Option<Self> {
+        at.checked_add(n).filter(|end| *end <= self.len)?;
+        // INVARIANT: It is a part of what is valid.
+        Some(Self {
+            ptr: self.ptr.wrapping_add(at),
+            len: n,
+            ..*self
+        })
+    }
+
     /// Copies a part of it, which may be the same memory as what it is copied to. Nothing is done
     /// if there is no such part.
     ///
@@ -112,7 +124,7 @@ impl Piece<'_> {
     ///
     /// `to` must be valid for writing `n` bytes.
     #[inline]
-    unsafe fn copy_part(&self, at: usize, n: usize, to: *mut u8) {
+    pub(super) unsafe fn copy_part(&self, at: usize, n: usize, to: *mut u8) {
         if at.checked_add(n).is_none_or(|end| end > self.len) {
             return;
         }
@@ -192,7 +204,7 @@ impl KernelMemory {
 /// says where they are. Returns false if there is no such block; then it was called for those
 /// before.
 #[inline]
-fn pieces(
+pub(super) fn pieces(
     shift: u32,
     at: usize,
     len: usize,
