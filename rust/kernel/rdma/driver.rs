@@ -91,6 +91,17 @@ pub struct MrChange {
     pub memory: Option<(u64, u64, u64)>,
 }
 
+/// What a process says about memory that is paged on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// It will be read.
+    Prefetch,
+    /// It will be written.
+    PrefetchWrite,
+    /// It will be needed as far as the process has it.
+    PrefetchPresent,
+}
+
 /// Kind of a memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MwKind {
@@ -366,6 +377,16 @@ pub trait Operations: Sized + 'static {
         pd: &Self::Pd,
         change: &MrChange,
     ) -> Result<Option<NewMr<Self::Mr>>>;
+
+    /// Takes advice about memory: elements name regions by their local keys. If `wait`, it is
+    /// followed before this returns.
+    ///
+    /// # Errors
+    ///
+    /// That of the driver.
+    fn advise_mr(_pd: &Self::Pd, _advice: Advice, _wait: bool, _sges: wr::Sges<'_>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
 
     /// Makes a region for fast registration, of `pages`: the client says later what they are.
     ///

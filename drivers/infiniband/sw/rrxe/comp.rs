@@ -29,7 +29,10 @@ use crate::{
         RxPacket, //
     },
     psn::Psn,
-    tx::Tx,
+    tx::{
+        Tx,
+        RETRY_FOREVER, //
+    },
     wc::Status,
     wire::aeth::{
         rnr_ns,
@@ -73,6 +76,7 @@ where
     ) -> Result<Response, Parked> {
         let psn = pkt.bth.psn;
 
+        self.response_waits = false;
         if self.cfg.transport != Transport::Rc || !self.state.sends() {
             return Ok(Response::Old);
         }
@@ -117,6 +121,12 @@ where
             _ => return Ok(Response::Bad),
         }
         Ok(Response::Taken)
+    }
+
+    /// The response is kept until its memory is there. As long as that takes nothing is lost.
+    fn wait_for_memory(&mut self) -> Parked {
+        self.response_waits = true;
+        Parked::Memory
     }
 
     /// Takes all before a PSN as acknowledged. Returns false if that is not possible, because a
@@ -187,6 +197,22 @@ where
         }
     }
 
+    /// Waits for a receive buffer of the other side, then sends again; or fails if that was done
+    /// often enough.
+    fn wait_for_receiver(&mut self, now: u64, wait: u64) {
+        if self.cfg.rnr_retry != RETRY_FOREVER {
+            let Some(left) = self.rnr_left.checked_sub(1) else {
+                self.fail(Status::RnrRetryExc);
+                return;
+            };
+
+            self.rnr_left = left;
+        }
+        self.rnr_until = Some(now.saturating_add(wait));
+        self.deadline = None;
+        self.rewind();
+    }
+
     /// Finds the work request whose answer is the next one to come.
     fn waiting(&self) -> Option<u32> {
         self.q.indices().find(|&i| {
@@ -241,7 +267,7 @@ where
                 for sge in self.q.sges(index).range(at, len) {
                     match env.scatter(Target::Local(sge), Source::Packet(payload, done)) {
                         Ok(()) => done += sge.len,
-                        Err(MemError::Wait) => return Err(Parked::Memory),
+                        Err(MemError::Wait) => return Err(self.wait_for_memory()),
                         Err(MemError::Access) => {
                             self.fail(Status::LocProt);
                             return Ok(());
@@ -287,7 +313,7 @@ where
 
             match env.scatter(Target::Local(sge), Source::Bytes(piece)) {
                 Ok(()) => rest = more,
-                Err(MemError::Wait) => return Err(Parked::Memory),
+                Err(MemError::Wait) => return Err(self.wait_for_memory()),
                 Err(MemError::Access) => {
                     self.fail(Status::LocProt);
                     return Ok(());

@@ -47,6 +47,10 @@ use kernel::{
         },
         Arc,
         Mutex, //
+    },
+    workqueue::{
+        OwnedQueue,
+        Queue, //
     }, //
 };
 
@@ -83,6 +87,7 @@ pub(crate) struct Device {
     generations: Atomic<u32>,
     srqs: Atomic<u32>,
     vectors: KVec<Arc<Vector>>,
+    faults: OwnedQueue,
     /// Queue pairs.
     #[pin]
     pub(crate) qps: Table<Qp>,
@@ -138,6 +143,7 @@ impl Device {
                 generations: Atomic::new(0),
                 srqs: Atomic::new(params::FIRST_SRQ),
                 vectors,
+                faults: OwnedQueue::new_unbound(c"rrxe_fault")?,
                 qps <- Table::new(params::QPN.0, params::QPN.1),
                 mrs <- Table::new(params::MRN.0, params::MRN.1),
                 mws <- Table::new(params::MWN.0, params::MWN.1),
@@ -199,6 +205,13 @@ impl Device {
         for vector in &self.vectors {
             vector.flush();
         }
+        // Of queue pairs that are no more; they are not waited for when those go.
+        self.faults.flush();
+    }
+
+    /// The queue for work that waits for memory.
+    pub(crate) fn faults(&self) -> &Queue {
+        &self.faults
     }
 
     /// The device as the core sees it.

@@ -7,12 +7,29 @@
 //! it: a region that is deregistered is out of the table first, and its memory is given back after
 //! a grace period.
 
+#[path = "mr/by_key.rs"]
+mod by_key;
+
+pub(crate) use self::by_key::{
+    atomic,
+    atomic_write,
+    check,
+    flush,
+    lend,
+    may_read,
+    read,
+    write,
+    write_with,
+    Sink, //
+};
+
 use crate::{
     device::Device,
-    env::{
-        Access,
-        AtomicOp,
-        MemError, //
+    env::MemError,
+    fault::{
+        Fault,
+        Misses,
+        Prefetch, //
     },
     params::{
         self,
@@ -21,10 +38,6 @@ use crate::{
     pd::Pd,
     qp::rings::RegMr,
     wc::Status,
-    wire::{
-        feth::Feth,
-        reth::Reth, //
-    },
     wqe::BindMw, //
 };
 use kernel::{
@@ -36,6 +49,14 @@ use kernel::{
             Piece,
             Umem, //
         },
+        umem_odp::{
+            Implicit,
+            Miss,
+            OnDemand,
+            Want, //
+        },
+        wr,
+        Advice,
         MrChange,
         NewMr,
         UserMr, //
@@ -48,7 +69,6 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        barrier::smp_mb,
         rcu,
         Arc,
         ArcBorrow, //
@@ -62,6 +82,8 @@ pub(crate) struct Who<'a> {
     pub(crate) pd: &'a Pd,
     /// The number of the queue pair.
     pub(crate) qpn: u32,
+    /// Where to note what is not there.
+    pub(crate) misses: &'a Misses,
 }
 
 /// A key of a region.
@@ -116,8 +138,59 @@ enum Memory {
     Kernel(KernelMemory),
     /// Of a process.
     User(Umem),
+    /// Of a process, as far as it is there.
+    OnDemand(Arc<OnDemand>),
+    /// All of a process, as far as it is there.
+    Implicit(Pin<KBox<Implicit>>),
     /// Of a client in the kernel that says so by work requests.
     Fast(Arc<FastPages>),
+}
+
+impl Memory {
+    /// Registers memory of the current process.
+    fn new(dev: &Device, request: &UserMr) -> Result<Self> {
+        let UserMr {
+            start,
+            length,
+            iova,
+            access,
+        } = *request;
+
+        match (start, length) {
+            _ if access & access::ON_DEMAND == 0 => {
+                Ok(Self::User(Umem::get(dev.ib(), start, length, access)?))
+            }
+            // As all drivers have it; addresses are those of the process then.
+            (0, u64::MAX) if iova == 0 => Ok(Self::Implicit(Implicit::get(dev.ib(), access)?)),
+            (0, u64::MAX) => Err(EINVAL),
+            _ => Ok(Self::OnDemand(OnDemand::get(
+                dev.ib(),
+                start,
+                length,
+                access,
+            )?)),
+        }
+    }
+
+    /// Start and length in the address space, and whether it may be written; if it is memory of a
+    /// process.
+    fn of_process(&self) -> Option<(u64, u64, bool)> {
+        match self {
+            Self::User(m) => Some((m.start() as u64, m.len() as u64, m.is_writable())),
+            Self::OnDemand(m) => Some((m.start() as u64, m.len() as u64, m.is_writable())),
+            Self::Implicit(m) => Some((0, u64::MAX, m.is_writable())),
+            Self::Kernel(_) | Self::Fast(_) => None,
+        }
+    }
+
+    /// Makes a range available.
+    fn fault(&self, at: usize, len: usize, want: Want) -> Result {
+        match self {
+            Self::OnDemand(m) => m.fault(at, len, want),
+            Self::Implicit(m) => m.fault(at, len, want),
+            _ => Err(EINVAL),
+        }
+    }
 }
 
 /// A memory region.
@@ -137,7 +210,8 @@ pub(crate) struct Mr {
 /// The region is being deregistered.
 const GONE: u32 = 1 << 31;
 
-/// Rights that a region in fast registration cannot have, or that need more than there is here.
+/// Rights that no region, or none but those that are paged on demand, can have, or that need more
+/// than there is here.
 fn check_access(access: u32) -> Result {
     if access & !(access::MR | access::ZERO_BASED) != 0 {
         return Err(EOPNOTSUPP);
@@ -197,18 +271,18 @@ impl Mr {
 
     /// Registers memory of the current process.
     pub(crate) fn new_user(pd: &Arc<Pd>, request: &UserMr) -> Result<NewMr<Arc<Self>>> {
-        check_access(request.access)?;
+        check_access(request.access & !access::ON_DEMAND)?;
         request
             .iova
             .checked_add(request.length)
             .filter(|_| request.length != 0)
             .ok_or(EINVAL)?;
 
-        let umem = Umem::get(pd.dev.ib(), request.start, request.length, request.access)?;
+        let memory = Memory::new(&pd.dev, request)?;
 
         Self::add(
             pd,
-            Memory::User(umem),
+            memory,
             request.access,
             (request.iova, request.length),
             true,
@@ -233,26 +307,22 @@ impl Mr {
         pd: &Arc<Pd>,
         change: &MrChange,
     ) -> Result<Option<NewMr<Arc<Self>>>> {
-        let Memory::User(umem) = &self.memory else {
-            return Err(EOPNOTSUPP);
-        };
+        let (start, len, writable) = self.memory.of_process().ok_or(EOPNOTSUPP)?;
         let word = Word(self.word.load(Relaxed));
         let access = change.access.unwrap_or(word.access());
+        let stays = (access ^ word.access()) & access::ON_DEMAND == 0
+            && (writable || access & access::WRITES == 0);
 
-        check_access(access)?;
+        check_access(access & !access::ON_DEMAND)?;
         // From here on no window is bound to it, so that `dereg` succeeds.
         self.windows.cmpxchg(0, GONE, Full).map_err(|_| EINVAL)?;
-        if change.memory.is_none() && (umem.is_writable() || access & access::WRITES == 0) {
+        if change.memory.is_none() && stays {
             self.hand_over(pd, access);
             self.windows.store(0, Release);
             return Ok(None);
         }
 
-        let here = (
-            umem.start() as u64,
-            umem.len() as u64,
-            self.iova.load(Relaxed),
-        );
+        let here = (start, len, self.iova.load(Relaxed));
         let (start, length, iova) = change.memory.unwrap_or(here);
         let new = Self::new_user(
             pd,
@@ -304,6 +374,11 @@ impl Mr {
             drop(retired.wait());
         }
         Ok(())
+    }
+
+    /// Its key.
+    fn key(&self) -> u32 {
+        self.number << 8 | u32::from(Word(self.word.load(Acquire)).key())
     }
 
     /// The number of the region, by which work requests that wait refer to it.
@@ -363,46 +438,89 @@ impl Mr {
         pages.offset_of(self.iova.load(Relaxed)) + offset as usize
     }
 
-    fn read(&self, va: u64, offset: u64, out: &mut [u8]) -> bool {
+    fn read(&self, va: u64, offset: u64, out: &mut [u8]) -> Result<(), Miss> {
         match &self.memory {
             Memory::Kernel(m) => {
                 m.read(va, out);
-                true
+                Ok(())
             }
-            Memory::User(m) => m.read(offset as usize, out),
-            Memory::Fast(m) => m.read(self.fast_at(m, offset), out),
+            Memory::User(m) => there(m.read(offset as usize, out)),
+            Memory::Fast(m) => there(m.read(self.fast_at(m, offset), out)),
+            Memory::OnDemand(m) => m.read(offset as usize, out),
+            Memory::Implicit(m) => m.read(offset as usize, out),
         }
     }
 
-    fn lend(&self, va: u64, offset: u64, len: usize, f: impl FnMut(Piece<'_>)) -> bool {
+    fn lend(&self, va: u64, offset: u64, len: usize, f: impl FnMut(Piece<'_>)) -> Result<(), Miss> {
+        let at = offset as usize;
+
         match &self.memory {
             Memory::Kernel(m) => {
                 m.lend(va, len, f);
-                true
+                Ok(())
             }
-            Memory::User(m) => m.lend(offset as usize, len, f),
-            Memory::Fast(m) => m.lend(self.fast_at(m, offset), len, f),
+            Memory::User(m) => there(m.lend(at, len, f)),
+            Memory::Fast(m) => there(m.lend(self.fast_at(m, offset), len, f)),
+            Memory::OnDemand(m) => lend_copies(len, f, |done, to| m.read(at + done, to)),
+            Memory::Implicit(m) => lend_copies(len, f, |done, to| m.read(at + done, to)),
         }
     }
 
-    fn write(&self, va: u64, offset: u64, data: Piece<'_>) -> bool {
+    fn write(&self, va: u64, offset: u64, data: Piece<'_>) -> Result<(), Miss> {
         match &self.memory {
             Memory::Kernel(m) => {
                 m.write(va, data);
-                true
+                Ok(())
             }
-            Memory::User(m) => m.write(offset as usize, data),
-            Memory::Fast(m) => m.write(self.fast_at(m, offset), data),
+            Memory::User(m) => there(m.write(offset as usize, data)),
+            Memory::Fast(m) => there(m.write(self.fast_at(m, offset), data)),
+            Memory::OnDemand(m) => m.write(offset as usize, data),
+            Memory::Implicit(m) => m.write(offset as usize, data),
         }
     }
 
-    fn with_word<R>(&self, va: u64, offset: u64, f: impl FnOnce(&Atomic<u64>) -> R) -> Option<R> {
-        match &self.memory {
+    fn with_word<R>(
+        &self,
+        va: u64,
+        offset: u64,
+        f: impl FnOnce(&Atomic<u64>) -> R,
+    ) -> Result<R, Miss> {
+        let done = match &self.memory {
             Memory::Kernel(m) => m.word(va, f),
             Memory::User(m) => m.word(offset as usize, f),
             Memory::Fast(m) => m.word(self.fast_at(m, offset), f),
-        }
+            Memory::OnDemand(m) => return m.word(offset as usize, f),
+            Memory::Implicit(m) => return m.word(offset as usize, f),
+        };
+
+        done.ok_or(Miss::Never)
     }
+}
+
+/// Copies `len` bytes with `read`, and calls `f` with each copy. Memory on demand is not lent: its
+/// table would be locked while that of other memory is, which may be the same one.
+fn lend_copies(
+    len: usize,
+    mut f: impl FnMut(Piece<'_>),
+    read: impl Fn(usize, &mut [u8]) -> Result<(), Miss>,
+) -> Result<(), Miss> {
+    let mut bytes = [0; 256];
+    let mut done = 0;
+
+    while done < len {
+        let n = bytes.len().min(len - done);
+        let copy = bytes.get_mut(..n).ok_or(Miss::Never)?;
+
+        read(done, copy)?;
+        f((&*copy).into());
+        done += n;
+    }
+    Ok(())
+}
+
+/// Of memory that is pinned nothing comes later.
+fn there(done: bool) -> Result<(), Miss> {
+    done.then_some(()).ok_or(Miss::Never)
 }
 
 /// Finds what a key and a range of addresses mean, if the range may be accessed as `need` says: the
@@ -439,279 +557,28 @@ fn find<'g>(
     Some((mr, va, offset))
 }
 
-/// Calls `f` with the region of a key, and address and offset of a range in it, if the range may be
-/// accessed as `need` says.
-fn with<R>(
-    dev: &Device,
-    who: &Who<'_>,
-    key: Key,
-    need: u32,
-    (va, len): (u64, usize),
-    f: impl FnOnce(&Mr, u64, u64) -> Option<R>,
-) -> Result<R, MemError> {
-    let guard = rcu::read_lock();
-
-    find(dev, &guard, who, key, need, (va, len as u64))
-        .and_then(|(mr, va, offset)| f(&mr, va, offset))
-        .ok_or(MemError::Access)
-}
-
-impl Key {
-    /// The rights that it takes to read.
-    const fn to_read(self) -> u32 {
-        match self {
-            Self::Local(_) => 0,
-            Self::Remote(_) => access::REMOTE_READ,
-        }
-    }
-
-    /// The rights that it takes to write.
-    const fn to_write(self) -> u32 {
-        match self {
-            Self::Local(_) => access::LOCAL_WRITE,
-            Self::Remote(_) => access::REMOTE_WRITE,
-        }
-    }
-}
-
-/// Reads memory. Any context.
-pub(crate) fn read(
-    dev: &Device,
-    who: &Who<'_>,
-    key: Key,
-    va: u64,
-    out: &mut [u8],
-) -> Result<(), MemError> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    let need = key.to_read();
-
-    with(dev, who, key, need, (va, out.len()), |mr, va, offset| {
-        mr.read(va, offset, out).then_some(())
-    })
-}
-
-/// Writes memory. Any context.
-pub(crate) fn write(
-    dev: &Device,
-    who: &Who<'_>,
-    key: Key,
-    va: u64,
-    data: &[u8],
-) -> Result<(), MemError> {
-    if data.is_empty() {
-        return Ok(());
-    }
-    let need = key.to_write();
-
-    with(dev, who, key, need, (va, data.len()), |mr, va, offset| {
-        mr.write(va, offset, data.into()).then_some(())
-    })
-}
-
-/// Calls `f` with each piece of memory, in order, to read it. Any context.
+/// Makes what is missing available.
+///
+/// # Context
+///
+/// Process context, may sleep.
 ///
 /// # Errors
 ///
-/// As [`read`]; `f` may have been called for a part.
-pub(crate) fn lend(
-    dev: &Device,
-    who: &Who<'_>,
-    key: Key,
-    (va, len): (u64, usize),
-    f: impl FnMut(Piece<'_>),
-) -> Result<(), MemError> {
-    if len == 0 {
-        return Ok(());
-    }
-    with(dev, who, key, key.to_read(), (va, len), |mr, va, offset| {
-        mr.lend(va, offset, len, f).then_some(())
-    })
-}
+/// `EFAULT` if there is no such memory, `EINVAL` if there is no such region or process any more.
+pub(crate) fn resolve(dev: &Device, fault: &Fault) -> Result {
+    let mr = {
+        let guard = rcu::read_lock();
 
-/// Checks that memory may be read. Any context.
-///
-/// # Errors
-///
-/// As [`read`].
-pub(crate) fn may_read(
-    dev: &Device,
-    who: &Who<'_>,
-    key: Key,
-    (va, len): (u64, usize),
-) -> Result<(), MemError> {
-    if len == 0 {
-        return Ok(());
-    }
-    with(dev, who, key, key.to_read(), (va, len), |_, _, _| Some(()))
-}
-
-/// A range of memory that is written from its start to its end.
-pub(crate) struct Sink<'a> {
-    mr: &'a Mr,
-    va: u64,
-    offset: u64,
-    left: usize,
-    failed: bool,
-}
-
-impl Sink<'_> {
-    /// Writes the next bytes.
-    pub(crate) fn put(&mut self, piece: Piece<'_>) {
-        let len = piece.len();
-
-        if len > self.left || !self.mr.write(self.va, self.offset, piece) {
-            self.failed = true;
-            self.left = 0;
-            return;
-        }
-        self.left -= len;
-        self.va = self.va.wrapping_add(len as u64);
-        self.offset += len as u64;
-    }
-}
-
-/// Writes memory, piece by piece: `f` gets what takes them. Any context.
-///
-/// # Errors
-///
-/// As [`write`], or the error of `f`; a part may be written.
-pub(crate) fn write_with(
-    dev: &Device,
-    who: &Who<'_>,
-    key: Key,
-    (va, len): (u64, usize),
-    f: impl FnOnce(&mut Sink<'_>) -> Result<(), MemError>,
-) -> Result<(), MemError> {
-    if len == 0 {
-        return Ok(());
-    }
-    with(
-        dev,
-        who,
-        key,
-        key.to_write(),
-        (va, len),
-        |mr, va, offset| {
-            let mut sink = Sink {
-                mr,
-                va,
-                offset,
-                left: len,
-                failed: false,
-            };
-            let result = f(&mut sink);
-
-            Some(match result {
-                // What was not written is not received.
-                Ok(()) if sink.failed || sink.left != 0 => Err(MemError::Access),
-                result => result,
-            })
-        },
-    )?
-}
-
-/// Checks that the other side may access a range. Any context.
-pub(crate) fn check(
-    dev: &Device,
-    who: &Who<'_>,
-    rkey: u32,
-    va: u64,
-    len: u32,
-    access: Access,
-) -> Result<(), MemError> {
-    if len == 0 {
-        return Ok(());
-    }
-    let need = match access {
-        Access::Read => access::REMOTE_READ,
-        Access::Write => access::REMOTE_WRITE,
+        Arc::from(
+            dev.mrs
+                .get(&guard, index(fault.key))
+                .filter(|mr| mr.key() == fault.key)
+                .ok_or(EINVAL)?,
+        )
     };
-    let range = (va, len as usize);
 
-    with(dev, who, Key::Remote(rkey), need, range, |_, _, _| Some(()))
-}
-
-/// Does an atomic operation, and returns what was there. Any context.
-///
-/// It is atomic to the CPUs as well, which is more than the other side may expect.
-pub(crate) fn atomic(
-    dev: &Device,
-    who: &Who<'_>,
-    rkey: u32,
-    va: u64,
-    op: AtomicOp,
-) -> Result<u64, MemError> {
-    let need = access::REMOTE_ATOMIC;
-
-    with(
-        dev,
-        who,
-        Key::Remote(rkey),
-        need,
-        (va, 8),
-        |mr, va, offset| {
-            mr.with_word(va, offset, |word| match op {
-                AtomicOp::CompareSwap { compare, swap } => {
-                    match word.cmpxchg(compare, swap, Full) {
-                        Ok(old) | Err(old) => old,
-                    }
-                }
-                AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
-            })
-        },
-    )
-}
-
-/// Writes eight bytes as one, behind all that was written before. Any context.
-pub(crate) fn atomic_write(
-    dev: &Device,
-    who: &Who<'_>,
-    rkey: u32,
-    va: u64,
-    value: [u8; 8],
-) -> Result<(), MemError> {
-    let need = access::REMOTE_WRITE;
-
-    with(
-        dev,
-        who,
-        Key::Remote(rkey),
-        need,
-        (va, 8),
-        |mr, va, offset| {
-            mr.with_word(va, offset, |word| {
-                word.store(u64::from_ne_bytes(value), Release);
-            })
-        },
-    )
-}
-
-/// Makes what was written to a range visible. Any context.
-///
-/// Memory of this machine is coherent, so there is an order to keep and nothing else. No region
-/// says that it is persistent.
-pub(crate) fn flush(dev: &Device, who: &Who<'_>, feth: &Feth, reth: &Reth) -> Result<(), MemError> {
-    let mut need = 0;
-
-    if feth.types & Feth::GLOBAL != 0 {
-        need |= access::FLUSH_GLOBAL;
-    }
-    if feth.types & Feth::PERSISTENT != 0 {
-        need |= access::FLUSH_PERSISTENT;
-    }
-    let len = if feth.level == Feth::RANGE {
-        u64::from(reth.len)
-    } else {
-        0
-    };
-    let guard = rcu::read_lock();
-    let key = Key::Remote(reth.rkey);
-
-    find(dev, &guard, who, key, need, (reth.va, len)).ok_or(MemError::Access)?;
-    smp_mb(Full);
-    Ok(())
+    mr.memory.fault(fault.at, fault.len, fault.want)
 }
 
 /// Makes a key invalid, if it is one of a region for fast registration or of a window.
@@ -787,4 +654,67 @@ pub(crate) fn register(who: &Who<'_>, mr: &Mr, reg: &RegMr) -> Result<(), Status
         .cmpxchg(old.0, Word::new(access, key as u8, true).0, Full)
         .map(|_| ())
         .map_err(|_| Status::LocQpOp)
+}
+
+/// Follows advice about memory of regions that are paged on demand: at once if `wait`, or some
+/// time.
+///
+/// # Context
+///
+/// Process context, may sleep.
+///
+/// # Errors
+///
+/// `ENOENT` if there is no region with a key, `EPERM` if it is of another protection domain or may
+/// not be written, `EINVAL` if it is not paged on demand, `EFAULT` if the range is not part of it,
+/// and with `wait` if there is no such memory; `ENOMEM`.
+#[doc(alias = "ibv_advise_mr")]
+pub(crate) fn advise(
+    pd: &Arc<Pd>,
+    advice: Advice,
+    wait: bool,
+    sges: impl Iterator<Item = wr::Sge>,
+) -> Result {
+    let mut faults = KVec::new();
+
+    for sge in sges {
+        faults.push(advised(pd, advice, &sge)?, GFP_KERNEL_ACCOUNT)?;
+    }
+    if !wait {
+        return Prefetch::start(&pd.dev, faults);
+    }
+    faults.iter().try_for_each(|fault| resolve(&pd.dev, fault))
+}
+
+/// What an element of advice is about.
+fn advised(pd: &Pd, advice: Advice, sge: &wr::Sge) -> Result<Fault> {
+    let guard = rcu::read_lock();
+    let mr = pd
+        .dev
+        .mrs
+        .get(&guard, index(sge.lkey))
+        .filter(|mr| mr.key() == sge.lkey)
+        .ok_or(ENOENT)?;
+
+    if mr.pd.load(Relaxed) != pd.id {
+        return Err(EPERM);
+    }
+    let writable = match &mr.memory {
+        Memory::OnDemand(memory) => memory.is_writable(),
+        Memory::Implicit(memory) => memory.is_writable(),
+        _ => return Err(EINVAL),
+    };
+    let want = match advice {
+        Advice::Prefetch => Want::Read,
+        Advice::PrefetchWrite if writable => Want::Write,
+        Advice::PrefetchWrite => return Err(EPERM),
+        Advice::PrefetchPresent => Want::Present,
+    };
+
+    Ok(Fault {
+        key: sge.lkey,
+        at: mr.offset(sge.addr, sge.len.into()).ok_or(EFAULT)? as usize,
+        len: sge.len as usize,
+        want,
+    })
 }

@@ -5,8 +5,7 @@
 //! Both halves of a queue pair and each event queue have an owner word. A context that has
 //! something to do puts it where the owner looks for work, and calls [`Owner::own_or_pend`]. Either
 //! it becomes the owner, or the owner that there is will look again before it leaves. So no work
-//! is stranded and nobody spins, and an owner may even sleep (which the worker for on-demand paging
-//! does).
+//! is stranded and nobody spins, and an owner may even sleep.
 //!
 //! ```text
 //!            try_own, own_or_pend               own_or_pend (returns false)

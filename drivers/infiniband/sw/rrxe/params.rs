@@ -6,7 +6,10 @@
 //! this driver cannot do: write back persistent memory, which is what `FLUSH_PERSISTENT` promises
 //! (`rdma_rxe` promises it on all machines, and refuses to register memory of another kind).
 
-use kernel::rdma::driver::attr::DeviceAttr;
+use kernel::rdma::driver::attr::{
+    DeviceAttr,
+    OdpAttr, //
+};
 
 /// Version of the interface with the library.
 pub(crate) const UVERBS_ABI_VERSION: u32 = 2;
@@ -89,6 +92,33 @@ mod caps {
     pub(super) const ATOMIC_WRITE: u64 = 1 << 40;
 }
 
+/// What can be paged on demand, for each kind of queue pair.
+const ODP: OdpAttr = {
+    use odp::*;
+
+    OdpAttr {
+        general: SUPPORT | IMPLICIT,
+        rc: SEND | RECV | WRITE | READ | ATOMIC | SRQ_RECV | FLUSH | ATOMIC_WRITE,
+        uc: 0,
+        ud: SEND | RECV | SRQ_RECV,
+    }
+};
+
+/// Bits of `enum ib_uverbs_odp_general_cap_bits` and `enum ib_uverbs_odp_transport_cap_bits`.
+mod odp {
+    pub(super) const SUPPORT: u64 = 1 << 0;
+    pub(super) const IMPLICIT: u64 = 1 << 1;
+
+    pub(super) const SEND: u32 = 1 << 0;
+    pub(super) const RECV: u32 = 1 << 1;
+    pub(super) const WRITE: u32 = 1 << 2;
+    pub(super) const READ: u32 = 1 << 3;
+    pub(super) const ATOMIC: u32 = 1 << 4;
+    pub(super) const SRQ_RECV: u32 = 1 << 5;
+    pub(super) const FLUSH: u32 = 1 << 6;
+    pub(super) const ATOMIC_WRITE: u32 = 1 << 7;
+}
+
 /// Rights, as in `enum ib_access_flags`.
 pub(crate) mod access {
     pub(crate) const LOCAL_WRITE: u32 = 1 << 0;
@@ -97,6 +127,7 @@ pub(crate) mod access {
     pub(crate) const REMOTE_ATOMIC: u32 = 1 << 3;
     pub(crate) const MW_BIND: u32 = 1 << 4;
     pub(crate) const ZERO_BASED: u32 = 1 << 5;
+    pub(crate) const ON_DEMAND: u32 = 1 << 6;
     pub(crate) const FLUSH_GLOBAL: u32 = 1 << 8;
     pub(crate) const FLUSH_PERSISTENT: u32 = 1 << 9;
     /// Bits that a driver may ignore.
@@ -105,7 +136,7 @@ pub(crate) mod access {
     /// Those for which the memory has to be writable.
     pub(crate) const WRITES: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_ATOMIC | MW_BIND;
 
-    /// What regions can have.
+    /// What regions can have; those of processes also [`ON_DEMAND`].
     pub(crate) const MR: u32 = LOCAL_WRITE
         | REMOTE_WRITE
         | REMOTE_READ
@@ -162,6 +193,7 @@ pub(crate) fn device_attr(sys_image_guid: [u8; 8]) -> DeviceAttr {
         max_fast_reg_pages: MAX_FAST_PAGES,
         max_pkeys: 64,
         local_ca_ack_delay: 15,
+        odp: ODP,
     }
 }
 

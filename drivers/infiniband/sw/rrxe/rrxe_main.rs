@@ -68,6 +68,7 @@ mod cq;
 mod debug;
 mod device;
 mod event;
+mod fault;
 mod kword;
 mod mad;
 mod mr;

@@ -79,7 +79,7 @@ const LIKELY: u32 = 31;
 const FLUSH_BUDGET: u32 = 1024;
 
 /// A retry count that means for ever.
-const RETRY_FOREVER: u8 = 7;
+pub(crate) const RETRY_FOREVER: u8 = 7;
 
 /// Attributes of the queue pair, as far as sending needs them.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +142,10 @@ pub(crate) struct Tx<V, A> {
     pub(crate) deadline: Option<u64>,
     /// Do not send before.
     pub(crate) rnr_until: Option<u64>,
+    /// The last packet was not sent, because its payload is not there yet.
+    payload_waits: bool,
+    /// The last response was not taken, because the memory for it is not there yet.
+    pub(crate) response_waits: bool,
     /// It was reported that the queue is drained.
     drained: bool,
     /// A completion was lost; there will be no more of them.
@@ -182,6 +186,8 @@ where
             retrying: false,
             deadline: None,
             rnr_until: None,
+            payload_waits: false,
+            response_waits: false,
             drained: false,
             overflowed: false,
         }
@@ -220,6 +226,8 @@ where
         self.rnr_until = None;
         self.una = self.next;
         self.snd_max = self.next;
+        self.payload_waits = false;
+        self.response_waits = false;
         self.drained = false;
         self.overflowed = false;
     }
@@ -726,14 +734,17 @@ where
             Data::Sges { .. } => Payload::Sges(self.q.sges(self.cur).range(at, len)),
         };
 
-        match env.send(&TxPacket {
+        let sent = env.send(&TxPacket {
             hdr: TxHeaders::new(&bth, &ext, &tail),
             payload,
             len,
             dest,
             alike,
             span,
-        }) {
+        });
+
+        self.payload_waits = sent == Err(SendError::Mem(MemError::Wait));
+        match sent {
             Ok(()) => self.sent(env.now(), &entry, psn, span, pos, ack_req),
             Err(SendError::Busy | SendError::Mem(MemError::Wait)) => return None,
             Err(SendError::Mem(MemError::Access)) => self.mark(Phase::Failed(Status::LocProt)),
@@ -863,22 +874,6 @@ where
         self.rewind();
     }
 
-    /// Waits for a receive buffer of the other side, then sends again; or fails if that was done
-    /// often enough.
-    pub(crate) fn wait_for_receiver(&mut self, now: u64, wait: u64) {
-        if self.cfg.rnr_retry != RETRY_FOREVER {
-            let Some(left) = self.rnr_left.checked_sub(1) else {
-                self.fail(Status::RnrRetryExc);
-                return;
-            };
-
-            self.rnr_left = left;
-        }
-        self.rnr_until = Some(now.saturating_add(wait));
-        self.deadline = None;
-        self.rewind();
-    }
-
     /// Takes note of time. Call [`Self::run`] afterwards.
     #[doc(alias = "retransmit_timer")]
     pub(crate) fn timeout<E: TxEnv<Kernel = K>>(&mut self, env: &E) {
@@ -889,7 +884,10 @@ where
         }
         if self.deadline.is_some_and(|d| d <= now) {
             self.deadline = None;
-            if self.is_waiting() {
+            if self.payload_waits || self.response_waits {
+                // It is this side that takes long, and to try again does not help.
+                self.deadline = self.cfg.timeout.map(|t| now.saturating_add(t));
+            } else if self.is_waiting() {
                 self.try_again(now);
             }
         }

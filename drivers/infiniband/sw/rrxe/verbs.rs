@@ -8,7 +8,10 @@ use crate::{
     cq::Cq,
     device::Device,
     mad,
-    mr::Mr,
+    mr::{
+        self,
+        Mr, //
+    },
     mw::Mw,
     params,
     pd::Pd,
@@ -60,8 +63,10 @@ use kernel::{
         stats::Desc,
         wr::{
             RecvWrs,
-            SendWrs, //
+            SendWrs,
+            Sges, //
         },
+        Advice,
         MrChange,
         MwKind,
         NewMr,
@@ -268,6 +273,10 @@ impl Operations for Verbs {
         change: &MrChange,
     ) -> Result<Option<NewMr<Arc<Mr>>>> {
         mr.rereg(pd, change)
+    }
+
+    fn advise_mr(pd: &Arc<Pd>, advice: Advice, wait: bool, sges: Sges<'_>) -> Result {
+        mr::advise(pd, advice, wait, sges)
     }
 
     fn alloc_mr(pd: &Arc<Pd>, pages: Arc<FastPages>) -> Result<NewMr<Arc<Mr>>> {

@@ -20,6 +20,19 @@ use crate::{
 };
 use core::marker::PhantomData;
 
+/// What can be paged on demand; see `struct ib_odp_caps`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OdpAttr {
+    /// Whether there is on-demand paging, and of which kind.
+    pub general: u64,
+    /// What reliable connections can do with it.
+    pub rc: u32,
+    /// What unreliable connections can.
+    pub uc: u32,
+    /// What datagrams can.
+    pub ud: u32,
+}
+
 /// Limits and abilities of a device; see `struct ib_device_attr`.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(missing_docs)]
@@ -54,6 +67,7 @@ pub struct DeviceAttr {
     pub max_fast_reg_pages: u32,
     pub max_pkeys: u16,
     pub local_ca_ack_delay: u8,
+    pub odp: OdpAttr,
 }
 
 impl DeviceAttr {
@@ -67,11 +81,17 @@ impl DeviceAttr {
         to.max_qp = self.max_qp;
         to.max_qp_wr = self.max_qp_wr;
         to.device_cap_flags = self.device_cap_flags;
-        to.kernel_cap_flags = if self.allow_user_unreg {
-            u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG)
-        } else {
-            0
-        };
+        to.kernel_cap_flags = 0;
+        if self.allow_user_unreg {
+            to.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_ALLOW_USER_UNREG);
+        }
+        if self.odp.general != 0 {
+            to.kernel_cap_flags |= u64::from(bindings::ib_kernel_cap_flags_IBK_ON_DEMAND_PAGING);
+        }
+        to.odp_caps.general_caps = self.odp.general;
+        to.odp_caps.per_transport_caps.rc_odp_caps = self.odp.rc;
+        to.odp_caps.per_transport_caps.uc_odp_caps = self.odp.uc;
+        to.odp_caps.per_transport_caps.ud_odp_caps = self.odp.ud;
         to.max_send_sge = self.max_send_sge;
         to.max_recv_sge = self.max_recv_sge;
         to.max_sge_rd = self.max_sge_rd;

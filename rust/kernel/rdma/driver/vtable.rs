@@ -125,6 +125,11 @@ impl<T: Operations> VTable<T> {
         get_dma_mr: Some(Self::get_dma_mr),
         reg_user_mr: Some(Self::reg_user_mr),
         rereg_user_mr: Some(Self::rereg_user_mr),
+        advise_mr: if T::HAS_ADVISE_MR {
+            Some(Self::advise_mr)
+        } else {
+            None
+        },
         alloc_mr: Some(Self::alloc_mr),
         map_mr_sg: Some(Self::map_mr_sg),
         dereg_mr: Some(Self::dereg_mr),

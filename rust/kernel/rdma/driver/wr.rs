@@ -49,6 +49,33 @@ unsafe fn sge_at(list: *const bindings::ib_sge, len: usize, i: usize) -> Option<
     })
 }
 
+/// Elements of a list.
+pub struct Sges<'a> {
+    list: &'a [bindings::ib_sge],
+    next: usize,
+}
+
+impl<'a> Sges<'a> {
+    /// Makes it of a list of the core.
+    #[inline]
+    pub(super) fn new(list: &'a [bindings::ib_sge]) -> Self {
+        Self { list, next: 0 }
+    }
+}
+
+impl Iterator for Sges<'_> {
+    type Item = Sge;
+
+    #[inline]
+    fn next(&mut self) -> Option<Sge> {
+        // SAFETY: The slice has as many elements.
+        let sge = unsafe { sge_at(self.list.as_ptr(), self.list.len(), self.next) };
+
+        self.next += 1;
+        sge
+    }
+}
+
 /// Address of a datagram.
 pub struct Datagram<'a, A> {
     /// Where to.

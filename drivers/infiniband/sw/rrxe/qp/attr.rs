@@ -337,6 +337,7 @@ impl Qp {
                 // The user wants it; nothing is to be answered any more.
                 rx.engine.cancel();
                 rx.parked = None;
+                tx.parked = None;
                 tx.engine.set_state(QpState::Error);
             }
             Entry::Nothing | Entry::StartReceiving | Entry::StartSending => {}

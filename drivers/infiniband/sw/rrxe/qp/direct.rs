@@ -41,6 +41,7 @@ use crate::{
         SendError,
         TxPacket, //
     },
+    fault::Misses,
     mr::{
         self,
         Key,
@@ -86,14 +87,16 @@ pub(super) enum Body<'p> {
 /// learns it from [`Lent::error`].
 pub(super) struct Lent<'p> {
     from: &'p Qp,
+    misses: &'p Misses,
     payload: &'p Payload<'p>,
     error: Cell<Option<MemError>>,
 }
 
 impl<'p> Lent<'p> {
-    fn new(from: &'p Qp, payload: &'p Payload<'p>) -> Self {
+    fn new(from: &'p Qp, misses: &'p Misses, payload: &'p Payload<'p>) -> Self {
         Self {
             from,
+            misses,
             payload,
             error: Cell::new(None),
         }
@@ -116,7 +119,7 @@ impl<'p> Lent<'p> {
 
             mr::may_read(
                 self.from.device(),
-                &self.from.who(),
+                &self.from.who(self.misses),
                 Key::Local(sge.lkey),
                 range,
             )
@@ -132,7 +135,7 @@ impl<'p> Lent<'p> {
 
     /// Copies as much as `sink` takes, which is `len`, from an offset on.
     pub(super) fn copy(&self, at: u32, len: u32, sink: &mut Sink<'_>) -> Result<(), MemError> {
-        let (dev, who) = (self.from.device(), self.from.who());
+        let (dev, who) = (self.from.device(), self.from.who(self.misses));
 
         self.note(match self.payload {
             Payload::None => Err(MemError::Access),
@@ -160,7 +163,7 @@ impl<'p> Lent<'p> {
 
     /// Reads all of it.
     pub(super) fn read(&self, to: &mut [u8]) -> Result<(), MemError> {
-        self.note(self.from.read_payload(self.payload, to))
+        self.note(self.from.read_payload(self.misses, self.payload, to))
     }
 }
 
@@ -247,7 +250,7 @@ impl<'a> Link<'a> {
         match &self.held {
             Held::Nothing => false,
             Held::Rx(rx) => rx.parked.is_none() && peer.requests.len() == 0,
-            Held::Tx(_) => peer.responses.len() == 0,
+            Held::Tx(tx) => tx.parked.is_none() && peer.responses.len() == 0,
         }
     }
 
@@ -255,6 +258,7 @@ impl<'a> Link<'a> {
     pub(super) fn send(
         &mut self,
         from: &Qp,
+        misses: &Misses,
         flow: &Flow,
         pkt: &TxPacket<'_>,
         ctx: Ctx,
@@ -276,7 +280,7 @@ impl<'a> Link<'a> {
                 return Ok(());
             }
         };
-        let lent = Lent::new(from, &pkt.payload);
+        let lent = Lent::new(from, misses, &pkt.payload);
 
         lent.check().map_err(SendError::Mem)?;
 
@@ -304,7 +308,7 @@ impl<'a> Link<'a> {
         if pkt.span > 1 {
             return Err(SendError::Apart);
         }
-        self.leave_behind(from, flow, pkt)
+        self.leave_behind(from, misses, flow, pkt)
     }
 
     /// Gives a packet to the half that was taken. Returns false if it has to be kept.
@@ -313,6 +317,8 @@ impl<'a> Link<'a> {
             return false;
         };
         let nowhere = Peer::Remote;
+        // If memory is not there, the packet is kept, and then its owner finds out.
+        let misses = Misses::new(None);
         // What comes of a packet is sent later.
         let taken = match &mut self.held {
             Held::Nothing => return false,
@@ -325,7 +331,7 @@ impl<'a> Link<'a> {
                     ..
                 } = &mut **rx;
                 let link = Link::new(&nowhere, Todo::TX);
-                let mut env = Env::new(peer, ring, flow.as_ref(), &peer.recv_cq, ctx, link);
+                let mut env = Env::new(peer, ring, flow.as_ref(), &peer.recv_cq, ctx, misses, link);
 
                 Qp::take_request(*peer, &mut env, engine, *qkey, arrival)
             }
@@ -334,7 +340,7 @@ impl<'a> Link<'a> {
                     engine, ring, flow, ..
                 } = &mut **tx;
                 let link = Link::new(&nowhere, Todo::RX);
-                let mut env = Env::new(peer, ring, flow.as_ref(), &peer.send_cq, ctx, link);
+                let mut env = Env::new(peer, ring, flow.as_ref(), &peer.send_cq, ctx, misses, link);
 
                 Qp::take_response(*peer, &mut env, engine, arrival).map(|()| Todo::TX)
             }
@@ -351,13 +357,14 @@ impl<'a> Link<'a> {
     fn leave_behind(
         &mut self,
         from: &Qp,
+        misses: &Misses,
         flow: &Flow,
         pkt: &TxPacket<'_>,
     ) -> Result<(), SendError> {
         let Peer::Here(peer) = self.peer else {
             return Ok(());
         };
-        let fill = |to: &mut [u8]| from.read_payload(&pkt.payload, to);
+        let fill = |to: &mut [u8]| from.read_payload(misses, &pkt.payload, to);
 
         match flow.received(pkt.hdr.as_bytes(), pkt.len, fill) {
             Ok(Ok(skb)) => {

@@ -40,6 +40,7 @@ use crate::{
         Wire, //
     },
     event::Ctx,
+    fault::Misses,
     mr::{
         self,
         Key,
@@ -87,6 +88,8 @@ pub(super) struct Env<'a, R> {
     pub(super) flow: Option<&'a Arc<Flow>>,
     pub(super) cq: &'a Arc<Cq>,
     pub(super) ctx: Ctx,
+    /// Memory that is not there.
+    pub(super) misses: Misses,
     /// The way to the other side of a connection, if that is here.
     link: Link<'a>,
     now: Cell<Option<u64>>,
@@ -111,6 +114,7 @@ impl<'a, R> Env<'a, R> {
         flow: Option<&'a Arc<Flow>>,
         cq: &'a Arc<Cq>,
         ctx: Ctx,
+        misses: Misses,
         link: Link<'a>,
     ) -> Self {
         Self {
@@ -119,6 +123,7 @@ impl<'a, R> Env<'a, R> {
             flow,
             cq,
             ctx,
+            misses,
             link,
             now: Cell::new(None),
             train: None,
@@ -151,20 +156,22 @@ impl<'a, R> Env<'a, R> {
 
 impl Qp {
     /// What memory it may access.
-    pub(super) fn who(&self) -> Who<'_> {
+    pub(super) fn who<'a>(&'a self, misses: &'a Misses) -> Who<'a> {
         Who {
             pd: &self.pd,
             qpn: self.qpn,
+            misses,
         }
     }
 
     /// Writes a payload to where it is sent from.
     pub(super) fn read_payload(
         &self,
+        misses: &Misses,
         payload: &Payload<'_>,
         to: &mut [u8],
     ) -> Result<(), MemError> {
-        let dev = &self.dev;
+        let (dev, who) = (&self.dev, self.who(misses));
 
         match payload {
             Payload::None => {}
@@ -182,7 +189,7 @@ impl Qp {
                         .split_at_mut_checked(sge.len as usize)
                         .ok_or(MemError::Access)?;
 
-                    mr::read(dev, &self.who(), Key::Local(sge.lkey), sge.addr, piece)?;
+                    mr::read(dev, &who, Key::Local(sge.lkey), sge.addr, piece)?;
                     rest = more;
                 }
                 // What was not written is not sent.
@@ -191,7 +198,7 @@ impl Qp {
                 }
             }
             Payload::Remote { rkey, va } => {
-                mr::read(dev, &self.who(), Key::Remote(*rkey), *va, to)?;
+                mr::read(dev, &who, Key::Remote(*rkey), *va, to)?;
             }
         }
         Ok(())
@@ -200,7 +207,7 @@ impl Qp {
 
 impl<R> Env<'_, R> {
     fn who(&self) -> Who<'_> {
-        self.qp.who()
+        self.qp.who(&self.misses)
     }
 
     /// Puts a packet in the train that waits, or in a new one, if it fits in and that is worth it.
@@ -228,7 +235,7 @@ impl<R> Env<'_, R> {
         }
 
         let mut waiting = self.train.take()?;
-        let fill = |to: &mut [u8]| self.qp.read_payload(&pkt.payload, to);
+        let fill = |to: &mut [u8]| self.qp.read_payload(&self.misses, &pkt.payload, to);
         let sent = flow.add(&mut waiting.train, pkt.hdr.as_bytes(), pkt.len, fill);
         let full = waiting.train.is_full();
 
@@ -256,7 +263,7 @@ impl<R> Env<'_, R> {
             None => flow.send(
                 pkt.hdr.as_bytes(),
                 pkt.len,
-                |to| qp.read_payload(&pkt.payload, to),
+                |to| qp.read_payload(&self.misses, &pkt.payload, to),
                 &qp.in_flight,
             ),
         };
@@ -306,7 +313,7 @@ impl<R> Env<'_, R> {
         pkt: &TxPacket<'_>,
     ) -> Result<(), SendError> {
         let mut link = Link::new(&peer, Todo::RX);
-        let sent = link.send(self.qp, flow, pkt, self.ctx);
+        let sent = link.send(self.qp, &self.misses, flow, pkt, self.ctx);
         let todo = link.close();
 
         // Datagrams are not answered, so it is seldom that there is something to do.
@@ -350,7 +357,7 @@ impl<R> Wire for Env<'_, R> {
                 if !self.link.is_direct() {
                     return self.send_by(flow, None, pkt);
                 }
-                self.link.send(self.qp, flow, pkt, self.ctx)?;
+                self.link.send(self.qp, &self.misses, flow, pkt, self.ctx)?;
                 self.count_direct(flow, pkt);
                 Ok(())
             }
@@ -373,7 +380,8 @@ impl<R> Wire for Env<'_, R> {
     }
 
     fn span(&mut self, dest: Dest) -> u32 {
-        if dest == Dest::Connected && self.link.hold() {
+        // Of what failed, it has to be found out which packet it was.
+        if dest == Dest::Connected && !self.misses.failed() && self.link.hold() {
             // As much as one go may send.
             u32::MAX
         } else {

@@ -17,7 +17,11 @@ use super::{
         Sizes,
         UserRing, //
     },
-    run::Todo,
+    run::{
+        Todo,
+        RX_FAULT,
+        TX_FAULT, //
+    },
     state::QpState, //
 };
 use crate::{
@@ -25,6 +29,7 @@ use crate::{
     bell::Bell,
     cq::Cq,
     device::Device,
+    fault::Pager,
     inflight::{
         Entry,
         InFlight as Table, //
@@ -237,6 +242,10 @@ pub(super) struct TxHalf {
     pub(super) ring: SendRing,
     pub(super) flow: Option<Arc<Flow>>,
     pub(super) timer: Option<Armed>,
+    /// A response that was not taken, in front of all others.
+    pub(super) parked: Option<crate::net::RxPacket>,
+    /// Memory was asked for.
+    pub(super) paging: bool,
 }
 
 /// The responder, and what only its owner may touch.
@@ -248,6 +257,8 @@ pub(super) struct RxHalf {
     pub(super) qkey: u32,
     /// A packet that was not taken, in front of all others.
     pub(super) parked: Option<crate::net::RxPacket>,
+    /// Memory was asked for.
+    pub(super) paging: bool,
     /// What lets user space map the rings, receive queue first.
     tokens: Option<(Option<MmapToken>, MmapToken)>,
     /// That the last work request of a shared receive queue was taken has been told.
@@ -306,6 +317,16 @@ pub(crate) struct Qp {
     pub(super) attrs: Mutex<Attrs>,
     #[pin]
     pub(super) work: Work<Qp>,
+    /// Who makes memory available for requester and completer.
+    #[pin]
+    pub(super) tx_pager: Pager,
+    #[pin]
+    pub(super) tx_fault: Work<Qp, TX_FAULT>,
+    /// The same for the responder.
+    #[pin]
+    pub(super) rx_pager: Pager,
+    #[pin]
+    pub(super) rx_fault: Work<Qp, RX_FAULT>,
     #[pin]
     pub(super) timer: HrTimer<Qp>,
 }
@@ -497,6 +518,9 @@ impl Qp {
             drop(retired.wait());
         }
         this.purge();
+        // Memory may take as long as it likes, so that is not waited for.
+        this.tx_pager.close();
+        this.rx_pager.close();
         this.work.flush();
         this.send_cq.purge(this.qpn);
         this.recv_cq.purge(this.qpn);
@@ -512,6 +536,7 @@ impl Qp {
     /// Forgets all that is on its way and all that was posted.
     pub(super) fn forget(tx: &mut TxHalf, rx: &mut RxHalf) {
         tx.timer = None;
+        tx.parked = None;
         tx.engine.set_state(QpState::Reset);
         tx.ring.reset();
         rx.engine.cancel();
@@ -598,6 +623,8 @@ impl Parts<'_> {
             ring: send,
             flow: None,
             timer: None,
+            parked: None,
+            paging: false,
         };
         let rx = RxHalf {
             engine: Rx::new(
@@ -608,6 +635,7 @@ impl Parts<'_> {
             flow: None,
             qkey,
             parked: None,
+            paging: false,
             tokens,
             last_told: false,
         };
@@ -641,6 +669,10 @@ impl Parts<'_> {
                 kernel,
                 attrs <- new_mutex!(attrs, "rrxe::Qp::attrs"),
                 work <- new_work!("rrxe::Qp::work"),
+                tx_pager <- Pager::new(),
+                tx_fault <- new_work!("rrxe::Qp::tx_fault"),
+                rx_pager <- Pager::new(),
+                rx_fault <- new_work!("rrxe::Qp::rx_fault"),
                 timer <- HrTimer::new(),
             }? Error),
             GFP_KERNEL,

@@ -39,6 +39,10 @@ use crate::{
         Events,
         Parked, //
     },
+    fault::{
+        Misses,
+        Pager, //
+    },
     net::{
         Flow,
         RxPacket,
@@ -139,6 +143,9 @@ impl Todo {
     const ACROSS: u32 = 16;
 }
 
+/// The work item that runs halves.
+const RUN: u64 = 0;
+
 impl_has_work! {
     impl HasWork<Self> for Qp { self.work }
 }
@@ -168,6 +175,50 @@ impl WorkItem for Qp {
     }
 }
 
+/// Of the two work items that wait for memory, that of requester and completer.
+pub(super) const TX_FAULT: u64 = 1;
+
+/// That of the responder.
+pub(super) const RX_FAULT: u64 = 2;
+
+impl_has_work! {
+    impl HasWork<Self, TX_FAULT> for Qp { self.tx_fault }
+    impl HasWork<Self, RX_FAULT> for Qp { self.rx_fault }
+}
+
+impl WorkItem<TX_FAULT> for Qp {
+    type Pointer = Arc<Qp>;
+
+    /// Runs in process context and may sleep.
+    fn run(this: Arc<Qp>) {
+        this.tx_pager.run(&this.dev, || {
+            Qp::schedule(this.as_arc_borrow(), Todo::TX);
+        });
+    }
+}
+
+impl WorkItem<RX_FAULT> for Qp {
+    type Pointer = Arc<Qp>;
+
+    /// Runs in process context and may sleep.
+    fn run(this: Arc<Qp>) {
+        this.rx_pager.run(&this.dev, || {
+            Qp::schedule(this.as_arc_borrow(), Todo::RX);
+        });
+    }
+}
+
+/// What became of memory that was asked for, if any was.
+fn look(pager: &Pager, paging: &mut bool) -> Misses {
+    if !*paging {
+        return Misses::new(None);
+    }
+    let (decided, failed) = pager.look();
+
+    *paging = !decided;
+    Misses::new(failed)
+}
+
 impl Wake for Qp {
     /// There is room for more packets.
     fn wake(self: Arc<Self>) {
@@ -184,7 +235,7 @@ impl Qp {
     pub(super) fn schedule(this: ArcBorrow<'_, Qp>, todo: Todo) {
         let _ = this.todo.update(|old| Some(old | todo.0));
         // If it is queued already, it will look at the bits after this.
-        let _ = workqueue::system_bh().enqueue(Arc::from(this));
+        let _ = workqueue::system_bh().enqueue::<_, RUN>(Arc::from(this));
     }
 
     /// Does something now if this context allows it, or soon. For those who are called by the
@@ -374,11 +425,14 @@ impl Qp {
             ring,
             flow,
             timer,
+            parked,
+            paging,
         } = &mut *tx;
         let guard = rcu::read_lock();
         let peer = this.peer(&guard, flow.as_ref());
         let link = Link::new(&peer, Todo::RX);
-        let mut env = Env::new(&this, ring, flow.as_ref(), &this.send_cq, ctx, link);
+        let misses = look(&this.tx_pager, paging);
+        let mut env = Env::new(&this, ring, flow.as_ref(), &this.send_cq, ctx, misses, link);
 
         if this.expired.load_acquire() != 0 {
             // In this order: once it is disarmed, nobody sets the word until it is armed again.
@@ -390,10 +444,10 @@ impl Qp {
             engine.timeout(&env);
             this.count_retry(engine, retrying);
         }
-        keep_order(pkt, &this.responses, false);
+        keep_order(pkt, &this.responses, parked.is_some());
         loop {
             if pkt.is_none() {
-                *pkt = next(&this.responses);
+                *pkt = parked.take().or_else(|| next(&this.responses));
             }
 
             let Some(it) = pkt else {
@@ -401,14 +455,22 @@ impl Qp {
             };
             let arrival = it.arrival();
 
-            // Memory is never waited for here, so the answer is always taken.
-            let _ = Self::take_response(this, &mut env, engine, &arrival);
+            if Self::take_response(this, &mut env, engine, &arrival).is_err() {
+                *parked = pkt.take();
+                break;
+            }
             Self::follow(&this.dev, pkt);
         }
 
         let ev = engine.run(&mut env, BUDGET);
         let across = env.finish().across();
 
+        if let Some(fault) = env.misses.take() {
+            *paging = true;
+            if this.tx_pager.request(fault) {
+                let _ = this.dev.faults().enqueue::<_, TX_FAULT>(Arc::from(this));
+            }
+        }
         drop(env);
 
         let todo = Self::note(this, &ev, Todo::TX);
@@ -506,13 +568,16 @@ impl Qp {
             flow,
             qkey,
             parked,
+            paging,
             last_told,
             ..
         } = rx;
         let guard = rcu::read_lock();
         let peer = this.peer(&guard, flow.as_ref());
         let link = Link::new(&peer, Todo::TX);
-        let mut env = Env::new(&this, ring, flow.as_ref(), &this.recv_cq, ctx, link);
+        let misses = look(&this.rx_pager, paging);
+        let mut env = Env::new(&this, ring, flow.as_ref(), &this.recv_cq, ctx, misses, link);
+        let mut waits = false;
 
         keep_order(pkt, &this.requests, parked.is_some());
         loop {
@@ -531,12 +596,11 @@ impl Qp {
                         todo = todo.and(more);
                         Self::follow(&this.dev, pkt);
                     }
-                    Err(Parked::Replies) => {
+                    Err(why) => {
+                        waits = why == Parked::Memory;
                         *parked = pkt.take();
                         break;
                     }
-                    // All memory is there, so this does not happen; it would be sent again.
-                    Err(Parked::Memory) => Self::follow(&this.dev, pkt),
                 }
             }
 
@@ -545,8 +609,14 @@ impl Qp {
             todo = todo.and(env.finish().across());
             todo = todo.and(Self::note(this, &ev, Todo::RX));
             // What had to wait for replies does not any more, if all were sent.
-            if parked.is_none() || engine.has_replies() {
+            if parked.is_none() || waits || engine.has_replies() {
                 break;
+            }
+        }
+        if let Some(fault) = env.misses.take() {
+            *paging = true;
+            if this.rx_pager.request(fault) {
+                let _ = this.dev.faults().enqueue::<_, RX_FAULT>(Arc::from(this));
             }
         }
         if this.state() == QpState::Error {

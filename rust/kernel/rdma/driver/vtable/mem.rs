@@ -21,6 +21,8 @@ use crate::{
             FastPages,
             KernelMemory, //
         },
+        wr::Sges,
+        Advice,
         MrChange,
         MwKind,
         NewMr,
@@ -29,6 +31,24 @@ use crate::{
     },
     sync::Arc, //
 };
+
+impl Advice {
+    #[inline]
+    fn from_raw(raw: bindings::ib_uverbs_advise_mr_advice) -> Option<Self> {
+        match raw {
+            bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH => {
+                Some(Self::Prefetch)
+            }
+            bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE => {
+                Some(Self::PrefetchWrite)
+            }
+            bindings::ib_uverbs_advise_mr_advice_IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => {
+                Some(Self::PrefetchPresent)
+            }
+            _ => None,
+        }
+    }
+}
 
 impl<T: Operations> VTable<T> {
     /// Allocates a region, with `make` for what the driver keeps with it; null if that is nothing.
@@ -157,6 +177,40 @@ impl<T: Operations> VTable<T> {
             }
         }
         new.unwrap_or_else(|e| e.to_ptr())
+    }
+
+    /// `advise_mr` of `struct ib_device_ops`.
+    ///
+    /// # Safety
+    ///
+    /// Only the core may call it, for a device of this driver, as it calls that operation.
+    pub(super) unsafe extern "C" fn advise_mr(
+        pd: *mut bindings::ib_pd,
+        advice: bindings::ib_uverbs_advise_mr_advice,
+        flags: u32,
+        list: *mut bindings::ib_sge,
+        count: u32,
+        _attrs: *mut bindings::uverbs_attr_bundle,
+    ) -> c_int {
+        const FLUSH: u32 = bindings::ib_uverbs_advise_mr_flag_IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
+
+        from_result(|| {
+            let advice = Advice::from_raw(advice).ok_or(EOPNOTSUPP)?;
+
+            if flags & !FLUSH != 0 {
+                return Err(EOPNOTSUPP);
+            }
+            // SAFETY: The object was made, and the list is the core's, who does not change it.
+            let (pd, list) = unsafe {
+                (
+                    Pd::<T>::data(pd),
+                    core::slice::from_raw_parts(list, count as usize),
+                )
+            };
+
+            T::advise_mr(pd, advice, flags & FLUSH != 0, Sges::new(list))?;
+            Ok(0)
+        })
     }
 
     /// `alloc_mr` of `struct ib_device_ops`.
