@@ -52,6 +52,8 @@ mod garbage;
 #[cfg(test)]
 mod lent;
 #[cfg(test)]
+mod paging;
+#[cfg(test)]
 mod props;
 #[cfg(any(test, feature = "fuzz"))]
 mod sim;
