@@ -21,7 +21,8 @@ cq_nvme_need()
 	cq_need_module nvmet-rdma nvme-rdma null_blk
 }
 
-# A null_blk device of $1 MiB that keeps what is written; sets NULL_DEV.
+# A null_blk device of $1 MiB that keeps what is written, and takes $2 ns for each
+# request if that is given; sets NULL_DEV.
 cq_null_up()
 {
 	local d=/sys/kernel/config/nullb/cqnull
@@ -31,7 +32,8 @@ cq_null_up()
 	cq_do mkdir "$d" || return
 	cq_defer cq_null_down
 	cq_put "$1" "$d/size" && cq_put 1 "$d/memory_backed" && cq_put 512 "$d/blocksize" &&
-		cq_put 1 "$d/power" || return
+		cq_put "$((${2:-0} ? 2 : 1))" "$d/irqmode" &&
+		cq_put "${2:-10000}" "$d/completion_nsec" && cq_put 1 "$d/power" || return
 	NULL_DEV=/dev/cqnull
 	[ -b "$NULL_DEV" ] || NULL_DEV=/dev/nullb$(cat "$d/index")
 	cq_wait 5 test -b "$NULL_DEV"

@@ -52,7 +52,7 @@ static unsigned int below(unsigned int n)
 	return rnd() % n;
 }
 
-static int one_in(unsigned int n)
+static inline int one_in(unsigned int n)
 {
 	return below(n) == 0;
 }
