@@ -317,10 +317,13 @@ pub(super) fn receive(ports: &Ports, ndev: &NetDevice, mut skb: SkBuff) {
     match check(ports, &guard, ndev, &skb) {
         Ok(ok) => {
             let dev = &ok.port.dev;
+            let roce = skb.len().saturating_sub(UDP_LEN);
+            // Each packet of a train had these headers. What is sent is counted with them, too.
+            let front = skb.network_bytes().len().saturating_sub(roce);
+            let bytes = roce + front * ok.count;
 
             dev.stats.add(Counter::RcvdPkts, ok.count as u64);
-            dev.stats
-                .add(Counter::RcvdBytes, skb.len().saturating_sub(UDP_LEN) as u64);
+            dev.stats.add(Counter::RcvdBytes, bytes as u64);
             // It may be kept for longer than RCU's lock is held.
             skb.detach();
 

@@ -300,9 +300,11 @@ impl<R> Env<'_, R> {
         let stats = &self.qp.dev.stats;
         let roce = span_len(pkt.hdr.as_bytes(), pkt.len, pkt.span);
 
-        self.count(pkt, roce + flow.front() * pkt.span as usize);
+        let bytes = roce + flow.front() * pkt.span as usize;
+
+        self.count(pkt, bytes);
         stats.add(Counter::RcvdPkts, pkt.span.into());
-        stats.add(Counter::RcvdBytes, roce as u64);
+        stats.add(Counter::RcvdBytes, bytes as u64);
     }
 
     /// Sends a datagram to a queue pair of the same device.
