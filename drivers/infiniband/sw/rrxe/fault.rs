@@ -33,7 +33,9 @@ use crate::{
 };
 use core::cell::Cell;
 use kernel::{
-    impl_has_work, new_spinlock_irq, new_work,
+    impl_has_work,
+    new_spinlock_irq,
+    new_work,
     prelude::*,
     rdma::driver::umem_odp::Want,
     sync::{
@@ -43,7 +45,7 @@ use kernel::{
     workqueue::{
         Work,
         WorkItem, //
-    },
+    }, //
 };
 
 /// A range of a region that is to be made available.

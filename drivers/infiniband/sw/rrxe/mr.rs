@@ -557,6 +557,11 @@ fn find<'g>(
     Some((mr, va, offset))
 }
 
+/// Finds the region with a key.
+fn region<'g>(dev: &'g Device, guard: &'g rcu::Guard, key: u32) -> Option<ArcBorrow<'g, Mr>> {
+    dev.mrs.get(guard, index(key)).filter(|mr| mr.key() == key)
+}
+
 /// Makes what is missing available.
 ///
 /// # Context
@@ -570,12 +575,7 @@ pub(crate) fn resolve(dev: &Device, fault: &Fault) -> Result {
     let mr = {
         let guard = rcu::read_lock();
 
-        Arc::from(
-            dev.mrs
-                .get(&guard, index(fault.key))
-                .filter(|mr| mr.key() == fault.key)
-                .ok_or(EINVAL)?,
-        )
+        Arc::from(region(dev, &guard, fault.key).ok_or(EINVAL)?)
     };
 
     mr.memory.fault(fault.at, fault.len, fault.want)
@@ -689,12 +689,7 @@ pub(crate) fn advise(
 /// What an element of advice is about.
 fn advised(pd: &Pd, advice: Advice, sge: &wr::Sge) -> Result<Fault> {
     let guard = rcu::read_lock();
-    let mr = pd
-        .dev
-        .mrs
-        .get(&guard, index(sge.lkey))
-        .filter(|mr| mr.key() == sge.lkey)
-        .ok_or(ENOENT)?;
+    let mr = region(&pd.dev, &guard, sge.lkey).ok_or(ENOENT)?;
 
     if mr.pd.load(Relaxed) != pd.id {
         return Err(EPERM);

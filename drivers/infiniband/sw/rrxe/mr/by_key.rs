@@ -36,6 +36,7 @@ use kernel::{
     },
     sync::{
         atomic::{
+            Atomic,
             Full,
             Release, //
         },
@@ -271,6 +272,22 @@ pub(crate) fn check(
     with(dev, who, Key::Remote(rkey), need, range, |_, _, _| Ok(()))
 }
 
+/// Calls `f` with a word that the other side may access as `need` says.
+fn with_word<R>(
+    dev: &Device,
+    who: &Who<'_>,
+    rkey: u32,
+    need: u32,
+    va: u64,
+    f: impl FnOnce(&Atomic<u64>) -> R,
+) -> Result<R, MemError> {
+    let key = Key::Remote(rkey);
+
+    with(dev, who, key, need, (va, 8), |mr, va, offset| {
+        mr.with_word(va, offset, f)
+    })
+}
+
 /// Does an atomic operation, and returns what was there. Any context.
 ///
 /// It is atomic to the CPUs as well, which is more than the other side may expect.
@@ -281,25 +298,12 @@ pub(crate) fn atomic(
     va: u64,
     op: AtomicOp,
 ) -> Result<u64, MemError> {
-    let need = access::REMOTE_ATOMIC;
-
-    with(
-        dev,
-        who,
-        Key::Remote(rkey),
-        need,
-        (va, 8),
-        |mr, va, offset| {
-            mr.with_word(va, offset, |word| match op {
-                AtomicOp::CompareSwap { compare, swap } => {
-                    match word.cmpxchg(compare, swap, Full) {
-                        Ok(old) | Err(old) => old,
-                    }
-                }
-                AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
-            })
+    with_word(dev, who, rkey, access::REMOTE_ATOMIC, va, |word| match op {
+        AtomicOp::CompareSwap { compare, swap } => match word.cmpxchg(compare, swap, Full) {
+            Ok(old) | Err(old) => old,
         },
-    )
+        AtomicOp::FetchAdd(add) => word.fetch_add(add, Full),
+    })
 }
 
 /// Writes eight bytes as one, behind all that was written before. Any context.
@@ -310,20 +314,9 @@ pub(crate) fn atomic_write(
     va: u64,
     value: [u8; 8],
 ) -> Result<(), MemError> {
-    let need = access::REMOTE_WRITE;
-
-    with(
-        dev,
-        who,
-        Key::Remote(rkey),
-        need,
-        (va, 8),
-        |mr, va, offset| {
-            mr.with_word(va, offset, |word| {
-                word.store(u64::from_ne_bytes(value), Release);
-            })
-        },
-    )
+    with_word(dev, who, rkey, access::REMOTE_WRITE, va, |word| {
+        word.store(u64::from_ne_bytes(value), Release);
+    })
 }
 
 /// Makes what was written to a range visible. Any context.

@@ -281,9 +281,7 @@ impl<R> Env<'_, R> {
             }
         }
     }
-}
 
-impl<R> Env<'_, R> {
     /// Counts a packet that was sent.
     fn count(&self, pkt: &TxPacket<'_>, bytes: usize) {
         let stats = &self.qp.dev.stats;

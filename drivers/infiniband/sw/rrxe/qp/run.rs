@@ -219,6 +219,16 @@ fn look(pager: &Pager, paging: &mut bool) -> Misses {
     Misses::new(failed)
 }
 
+/// Asks for memory that was missed in a go. Returns whether the work item is to be queued.
+fn ask(pager: &Pager, paging: &mut bool, misses: &Misses) -> bool {
+    let Some(fault) = misses.take() else {
+        return false;
+    };
+
+    *paging = true;
+    pager.request(fault)
+}
+
 impl Wake for Qp {
     /// There is room for more packets.
     fn wake(self: Arc<Self>) {
@@ -465,11 +475,8 @@ impl Qp {
         let ev = engine.run(&mut env, BUDGET);
         let across = env.finish().across();
 
-        if let Some(fault) = env.misses.take() {
-            *paging = true;
-            if this.tx_pager.request(fault) {
-                let _ = this.dev.faults().enqueue::<_, TX_FAULT>(Arc::from(this));
-            }
+        if ask(&this.tx_pager, paging, &env.misses) {
+            let _ = this.dev.faults().enqueue::<_, TX_FAULT>(Arc::from(this));
         }
         drop(env);
 
@@ -613,11 +620,8 @@ impl Qp {
                 break;
             }
         }
-        if let Some(fault) = env.misses.take() {
-            *paging = true;
-            if this.rx_pager.request(fault) {
-                let _ = this.dev.faults().enqueue::<_, RX_FAULT>(Arc::from(this));
-            }
+        if ask(&this.rx_pager, paging, &env.misses) {
+            let _ = this.dev.faults().enqueue::<_, RX_FAULT>(Arc::from(this));
         }
         if this.state() == QpState::Error {
             let ev = engine.flush(&mut env);
