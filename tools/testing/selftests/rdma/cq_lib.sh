@@ -155,6 +155,27 @@ cq_put()
 	{ printf '%s\n' "$1" > "$2"; } 2>> "$CQ_LOG"
 }
 
+# cq_debugfs FILE: have debugfs, which FILE belongs to.
+cq_debugfs()
+{
+	[ -e "$1" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
+}
+
+# cq_tool SECONDS PROGRAM WHAT ARGUMENT...: one of ours; its last line is told.
+cq_tool()
+{
+	local limit=$1 program=$2 what=$3
+
+	shift 2
+	cq_limit "$limit" "$CQ_DIR/$program" "$@" > "$CQ_TMP/tool" 2>&1 || {
+		tail -n 5 "$CQ_TMP/tool" >> "$CQ_LOG"
+		cq_bad "$what failed: $(tail -n 1 "$CQ_TMP/tool")"
+		return
+	}
+	cat "$CQ_TMP/tool" >> "$CQ_LOG"
+	cq_msg "$(tail -n 1 "$CQ_TMP/tool")"
+}
+
 # ---------------------------------------------------------------- start, end
 
 # Remember a command for the end; the last one is run first.
@@ -661,6 +682,13 @@ cq_pair()
 	tail -n 12 "$CQ_TMP/srv" | cut -c1-100 | sed 's/^/  srv: /' >> "$CQ_LOG"
 	tail -n 12 "$CQ_TMP/cli" | cut -c1-100 | sed 's/^/  cli: /' >> "$CQ_LOG"
 	[ "$src" -eq 0 ] && [ "$crc" -eq 0 ]
+}
+
+# cq_offload on|off: whether the two ends of T2 take trains of packets.
+cq_offload()
+{
+	cq_do ip netns exec cqa ethtool -K cqva tx-udp_tnl-segmentation "$1" &&
+		cq_do ip netns exec cqb ethtool -K cqvb tx-udp_tnl-segmentation "$1"
 }
 
 # cq_ends t1|t2: set the namespaces, devices and the server's address.

@@ -622,12 +622,7 @@ static void allocations(void)
 	pair_down(&ud_pair);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-	/* The device is not there any more behind it. */
-	int last;
-} cases[] = {
+static const struct test_case cases[] = {
 	{ "ranges", ranges, 0 },
 	{ "windows", windows, 0 },
 	{ "window-rights", window_rights, 0 },
@@ -652,14 +647,5 @@ int main(int argc, char **argv)
 	fuzz_name = "rrxe_bugs";
 	if (argc != 4)
 		fail("usage: rrxe_bugs DEVICE GID-INDEX CASE");
-	ctx = open_self(argv[1], argv[2], &self);
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (strcmp(cases[i].name, argv[3]))
-			continue;
-		cases[i].run();
-		if (!cases[i].last)
-			still_works(ctx, &self);
-		return 0;
-	}
-	fail("there is no case %s", argv[3]);
+	return run_case(cases, ARRAY_SIZE(cases), argv);
 }

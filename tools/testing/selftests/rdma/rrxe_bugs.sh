@@ -52,7 +52,7 @@ t_b22()
 {
 	local file
 
-	[ -e "$FAILSLAB" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
+	cq_debugfs "$FAILSLAB"
 	[ -e "$FAILSLAB" ] || { cq_skip "no allocations that fail in this kernel"; return; }
 	# Also those that could wait, and without a word in the log.
 	for file in ignore-gfp-wait:N verbose:0; do

@@ -22,7 +22,7 @@ EVENTS="rrxe_eqe_posted rrxe_eqe_dispatched rrxe_eqe_stale rrxe_eq_deferred"
 
 t_up()
 {
-	[ -e /sys/kernel/debug/rrxe ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
+	cq_debugfs /sys/kernel/debug/rrxe
 	cq_t1_up || return "$CQ_FATAL"
 	GID=$(cq_gid "$CQ_DEV" "$CQ_IP") || return "$CQ_FATAL"
 }
@@ -30,16 +30,7 @@ t_up()
 # tool SECONDS ARGUMENTS...
 tool()
 {
-	local limit=$1 what=$2
-
-	shift 2
-	cq_limit "$limit" "$CQ_DIR/rrxe_cq.py" "$what" "$CQ_DEV" "$GID" "$@" \
-		> "$CQ_TMP/tool" 2>&1 || {
-		tail -n 5 "$CQ_TMP/tool" >> "$CQ_LOG"
-		cq_bad "$what failed"
-		return
-	}
-	cq_msg "$(tail -n 1 "$CQ_TMP/tool")"
+	cq_tool "$1" rrxe_cq.py "$2" "$CQ_DEV" "$GID" "${@:3}"
 }
 
 t_resize()		{ tool 120 resize "$(cq_few 6000)"; }

@@ -19,7 +19,7 @@ export SEED
 
 t_up()
 {
-	[ -e "$DIRECT" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
+	cq_debugfs "$DIRECT"
 	cq_t1_up || return "$CQ_FATAL"
 	cq_ends t1 || return "$CQ_FATAL"
 	GID=$SRV_GID
@@ -29,17 +29,7 @@ t_up()
 # tool SECONDS ARGUMENTS...
 tool()
 {
-	local limit=$1 what=$2
-
-	shift 2
-	cq_limit "$limit" "$CQ_DIR/rrxe_direct.py" "$what" "$CQ_DEV" "$GID" "$@" \
-		> "$CQ_TMP/tool" 2>&1 || {
-		tail -n 5 "$CQ_TMP/tool" >> "$CQ_LOG"
-		cq_bad "$what failed: $(tail -n 1 "$CQ_TMP/tool")"
-		return
-	}
-	cat "$CQ_TMP/tool" >> "$CQ_LOG"
-	cq_msg "$(tail -n 1 "$CQ_TMP/tool")"
+	cq_tool "$1" rrxe_direct.py "$2" "$CQ_DEV" "$GID" "${@:3}"
 }
 
 # How many packets have gone through the loop-back interface.

@@ -29,10 +29,8 @@ single()
 	local trains=/sys/kernel/debug/rrxe/trains
 
 	[ "$CQ_MODULE" = rrxe ] || return 0
-	[ -e "$trains" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
-	cq_put 2 "$trains" || return
-	cq_do ip netns exec cqa ethtool -K cqva tx-udp_tnl-segmentation off &&
-		cq_do ip netns exec cqb ethtool -K cqvb tx-udp_tnl-segmentation off
+	cq_debugfs "$trains"
+	cq_put 2 "$trains" && cq_offload off
 }
 
 t_up()

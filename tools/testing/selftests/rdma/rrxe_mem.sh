@@ -21,7 +21,7 @@ SLOW_NS=400000000
 t_up()
 {
 	cq_build rrxe_rereg rrxe_odp rrxe_paging || return
-	[ -e "$DIRECT" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
+	cq_debugfs "$DIRECT"
 	cq_t1_up || return "$CQ_FATAL"
 	GID=$(cq_gid "$CQ_DEV" "$CQ_IP") || return "$CQ_FATAL"
 }

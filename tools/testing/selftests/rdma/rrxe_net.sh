@@ -63,7 +63,7 @@ t_up()
 	cq_do ip -n cqa addr add "$OTHER_IP6/64" dev cqother nodad
 	cq_do ip -n cqa link set cqother up
 	cq_ends t2 || return "$CQ_FATAL"
-	[ -e "$DROPS" ] || mount -t debugfs none /sys/kernel/debug
+	cq_debugfs "$DROPS"
 	[ -e "$DROPS" ] || return "$CQ_FATAL"
 	# What goes along as a train has no ICRC that could be looked at.
 	echo 0 > "$TRAINS" || return "$CQ_FATAL"
@@ -119,16 +119,14 @@ t_icrc_cut()
 	local before rc=0
 
 	command -v ethtool > /dev/null || { cq_skip "no ethtool"; return; }
-	cq_do ip netns exec cqa ethtool -K cqva tx-udp_tnl-segmentation off || return
-	cq_do ip netns exec cqb ethtool -K cqvb tx-udp_tnl-segmentation off || return
+	cq_offload off || return
 	echo 2 > "$TRAINS"
 	before=$(drops icrc)
 	icrc cq_pingpong rc 100 5000 check || rc=1
 	t_icrc6 || rc=1
 	[ "$(drops icrc)" = "$before" ] || { cq_note "the receiver drops them"; rc=1; }
 	echo 1 > "$TRAINS"
-	cq_do ip netns exec cqa ethtool -K cqva tx-udp_tnl-segmentation on
-	cq_do ip netns exec cqb ethtool -K cqvb tx-udp_tnl-segmentation on
+	cq_offload on
 	return "$rc"
 }
 

@@ -34,7 +34,7 @@ t_up()
 	cq_t2_up || return "$CQ_FATAL"
 	cq_ends t2 || return "$CQ_FATAL"
 	CQ_LIMIT=60
-	[ -e "$DROPS" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
+	cq_debugfs "$DROPS"
 	# The control: with nothing wrong nothing is sent again.
 	traffic || return "$CQ_FATAL"
 	cq_note "sent again: $(hw_counter completer_retry_err)" \

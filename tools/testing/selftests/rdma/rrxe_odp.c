@@ -553,17 +553,14 @@ static void no_memory(void)
 	pair_down(&p);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} cases[] = {
-	{ "access", any_access },
-	{ "all", all_of_it },
-	{ "shared", shared },
-	{ "datagrams", datagrams },
-	{ "large", large },
-	{ "advice", advice },
-	{ "no-memory", no_memory },
+static const struct test_case cases[] = {
+	{ "access", any_access, 0 },
+	{ "all", all_of_it, 0 },
+	{ "shared", shared, 0 },
+	{ "datagrams", datagrams, 0 },
+	{ "large", large, 0 },
+	{ "advice", advice, 0 },
+	{ "no-memory", no_memory, 0 },
 };
 
 int main(int argc, char **argv)
@@ -571,13 +568,5 @@ int main(int argc, char **argv)
 	fuzz_name = "rrxe_odp";
 	if (argc != 4)
 		fail("usage: rrxe_odp DEVICE GID-INDEX CASE");
-	ctx = open_self(argv[1], argv[2], &self);
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (strcmp(cases[i].name, argv[3]))
-			continue;
-		cases[i].run();
-		still_works(ctx, &self);
-		return 0;
-	}
-	fail("there is no case %s", argv[3]);
+	return run_case(cases, ARRAY_SIZE(cases), argv);
 }

@@ -325,15 +325,12 @@ static void written_back(void)
 	pair_down(&p);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} cases[] = {
-	{ "moves", moves },
-	{ "busy", busy },
-	{ "late", late },
-	{ "late-alone", late_alone },
-	{ "written-back", written_back },
+static const struct test_case cases[] = {
+	{ "moves", moves, 0 },
+	{ "busy", busy, 0 },
+	{ "late", late, 0 },
+	{ "late-alone", late_alone, 0 },
+	{ "written-back", written_back, 0 },
 };
 
 int main(int argc, char **argv)
@@ -342,13 +339,5 @@ int main(int argc, char **argv)
 	if (argc != 4 && argc != 5)
 		fail("usage: rrxe_paging DEVICE GID-INDEX CASE [SLOW-DEVICE]");
 	slow_device = argv[4];
-	ctx = open_self(argv[1], argv[2], &self);
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (strcmp(cases[i].name, argv[3]))
-			continue;
-		cases[i].run();
-		still_works(ctx, &self);
-		return 0;
-	}
-	fail("there is no case %s", argv[3]);
+	return run_case(cases, ARRAY_SIZE(cases), argv);
 }

@@ -179,4 +179,26 @@ static inline void race_ends(struct racer *r)
 	pthread_join(r->thread, NULL);
 }
 
+struct test_case {
+	const char *name;
+	void (*run)(void);
+	/* The device is not there any more behind it. */
+	int last;
+};
+
+/* Runs a case: the arguments are the device, the index of a GID and its name. */
+static inline int run_case(const struct test_case *cases, size_t count, char **argv)
+{
+	ctx = open_self(argv[1], argv[2], &self);
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(cases[i].name, argv[3]))
+			continue;
+		cases[i].run();
+		if (!cases[i].last)
+			still_works(ctx, &self);
+		return 0;
+	}
+	fail("there is no case %s", argv[3]);
+}
+
 #endif

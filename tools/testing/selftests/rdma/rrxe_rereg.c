@@ -350,17 +350,14 @@ static void in_flight(void)
 	pair_down(&p);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} cases[] = {
-	{ "rights", rights },
-	{ "domains", domains },
-	{ "translation", translation },
-	{ "failures", failures },
-	{ "bound", bound },
-	{ "unnoticed", unnoticed },
-	{ "in-flight", in_flight },
+static const struct test_case cases[] = {
+	{ "rights", rights, 0 },
+	{ "domains", domains, 0 },
+	{ "translation", translation, 0 },
+	{ "failures", failures, 0 },
+	{ "bound", bound, 0 },
+	{ "unnoticed", unnoticed, 0 },
+	{ "in-flight", in_flight, 0 },
 };
 
 int main(int argc, char **argv)
@@ -368,13 +365,5 @@ int main(int argc, char **argv)
 	fuzz_name = "rrxe_rereg";
 	if (argc != 4)
 		fail("usage: rrxe_rereg DEVICE GID-INDEX CASE");
-	ctx = open_self(argv[1], argv[2], &self);
-	for (unsigned int i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (strcmp(cases[i].name, argv[3]))
-			continue;
-		cases[i].run();
-		still_works(ctx, &self);
-		return 0;
-	}
-	fail("there is no case %s", argv[3]);
+	return run_case(cases, ARRAY_SIZE(cases), argv);
 }

@@ -40,7 +40,7 @@ state()
 
 t_up()
 {
-	[ -e "$INJECT" ] || mount -t debugfs none /sys/kernel/debug 2>> "$CQ_LOG"
+	cq_debugfs "$INJECT"
 	cq_t1_up || return "$CQ_FATAL"
 	cq_modprobe "$BENCH" || return "$CQ_FATAL"
 	[ -e "$INJECT" ] || { cq_bad "no $INJECT"; return "$CQ_FATAL"; }
