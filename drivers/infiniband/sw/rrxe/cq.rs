@@ -459,7 +459,7 @@ impl Cq {
                     Tail::Imm(imm) => imm,
                     Tail::Inv(rkey) => rkey.to_ne_bytes(),
                 },
-                src_qp: wc.src_qp,
+                src_qp: wc.from.qpn,
                 flags: kernel_flags(&wc),
                 port: 1,
             };

@@ -45,6 +45,7 @@ use crate::{
     },
     wc::{
         Opcode,
+        Sender,
         Status,
         Wc, //
     },
@@ -524,13 +525,17 @@ where
     }
 
     /// Completes the receive buffer.
+    fn peer(&self) -> Sender {
+        Sender::connected(self.cfg.dest_qpn)
+    }
+
     fn complete<E: CqSink>(
         &mut self,
         env: &mut E,
         pkt: &RxPacket,
         opcode: Opcode,
         byte_len: u32,
-        src_qp: u32,
+        from: Sender,
         ev: &mut Events,
     ) {
         let Some(recv) = self.recv.take() else {
@@ -543,7 +548,7 @@ where
             byte_len,
             tail: pkt.tail,
             qpn: self.cfg.qpn,
-            src_qp,
+            from,
             solicited: pkt.bth.se,
         };
 
@@ -588,7 +593,7 @@ where
         }
         self.msg = Msg::Idle;
         self.message_done();
-        self.complete(env, pkt, Opcode::Recv, end, self.cfg.dest_qpn, ev);
+        self.complete(env, pkt, Opcode::Recv, end, self.peer(), ev);
         Ok(pkt.span)
     }
 
@@ -643,7 +648,7 @@ where
         self.msg = Msg::Idle;
         self.message_done();
         if pkt.op.tail == TailKind::Imm {
-            self.complete(env, pkt, Opcode::RecvWriteImm, total, self.cfg.dest_qpn, ev);
+            self.complete(env, pkt, Opcode::RecvWriteImm, total, self.peer(), ev);
         }
         Ok(pkt.span)
     }
@@ -837,7 +842,9 @@ where
 
         match self.datagram(env, pkt, payload, ip, &mut out.events) {
             Ok(Some(len)) => {
-                self.complete(env, pkt, Opcode::Recv, len, deth.src_qp, &mut out.events);
+                let from = Sender::of_datagram(deth.src_qp, ip);
+
+                self.complete(env, pkt, Opcode::Recv, len, from, &mut out.events);
             }
             // It does not fit; the buffer is for the next one.
             Ok(None) => out.dropped = true,

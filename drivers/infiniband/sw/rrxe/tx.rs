@@ -48,6 +48,7 @@ use crate::{
     psn::Psn,
     qp::state::QpState,
     wc::{
+        Sender,
         Status,
         Wc, //
     },
@@ -353,7 +354,7 @@ where
             },
             tail: Tail::None,
             qpn: self.cfg.qpn,
-            src_qp: 0,
+            from: Sender::default(),
             solicited: false,
         };
 

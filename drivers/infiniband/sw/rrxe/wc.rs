@@ -7,7 +7,10 @@
 use crate::{
     abi::UverbsWc,
     packet::Tail,
-    wire::aeth::Nak, //
+    wire::{
+        aeth::Nak,
+        grh, //
+    }, //
 };
 use core::mem::{
     offset_of,
@@ -99,6 +102,35 @@ pub(crate) mod flags {
     pub(crate) const INV: u32 = 1 << 2;
 }
 
+/// Who sent what was received; all zero for sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sender {
+    /// The queue pair.
+    pub(crate) qpn: u32,
+    /// What user space gets as the service level. That is not part of a RoCE packet, but who gets
+    /// a datagram has to be told which protocol it came by (IBA vol. 1, A17.4.5.1), and a library
+    /// has no other place for it. So it is used as ConnectX does, which UCX relies on to find the
+    /// destination address in the 40 bytes: what [`grh::kind`] says, and that it came by UDP.
+    pub(crate) sl: u8,
+}
+
+impl Sender {
+    const UDP: u8 = 1 << 3;
+
+    /// The other side of a connection.
+    pub(crate) const fn connected(qpn: u32) -> Self {
+        Self { qpn, sl: 0 }
+    }
+
+    /// The sender of a datagram that has this in front.
+    pub(crate) const fn of_datagram(qpn: u32, front: &[u8; grh::LEN]) -> Self {
+        Self {
+            qpn,
+            sl: Self::UDP | grh::kind(front) as u8,
+        }
+    }
+}
+
 /// A completion, without what depends on who reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wc {
@@ -114,8 +146,8 @@ pub(crate) struct Wc {
     pub(crate) tail: Tail,
     /// This queue pair.
     pub(crate) qpn: u32,
-    /// The sender's queue pair, for receives.
-    pub(crate) src_qp: u32,
+    /// Who sent what was received.
+    pub(crate) from: Sender,
     /// The other side asked for an event. Errors raise one as well, see [`Wc::is_solicited`].
     pub(crate) solicited: bool,
 }
@@ -130,7 +162,7 @@ impl Wc {
             byte_len: 0,
             tail: Tail::None,
             qpn,
-            src_qp: 0,
+            from: Sender { qpn: 0, sl: 0 },
             solicited: false,
         }
     }
@@ -185,8 +217,9 @@ impl Wc {
         put(offset_of!(UverbsWc, byte_len), &self.byte_len.to_ne_bytes());
         put(offset_of!(UverbsWc, ex), &ex);
         put(offset_of!(UverbsWc, qp_num), &self.qpn.to_ne_bytes());
-        put(offset_of!(UverbsWc, src_qp), &self.src_qp.to_ne_bytes());
+        put(offset_of!(UverbsWc, src_qp), &self.from.qpn.to_ne_bytes());
         put(offset_of!(UverbsWc, wc_flags), &self.flags().to_ne_bytes());
+        put(offset_of!(UverbsWc, sl), &[self.from.sl]);
         put(offset_of!(UverbsWc, port_num), &[port]);
         out
     }
@@ -197,6 +230,7 @@ impl Wc {
 mod tests {
     use super::{
         Opcode,
+        Sender,
         Status,
         Wc, //
     };
@@ -212,7 +246,7 @@ mod tests {
         byte_len: 0x1000,
         tail: Tail::Imm([1, 2, 3, 4]),
         qpn: 17,
-        src_qp: 18,
+        from: Sender { qpn: 18, sl: 10 },
         solicited: false,
     };
 
@@ -229,6 +263,7 @@ mod tests {
         assert_eq!(u32_at(&b, 28), 17);
         assert_eq!(u32_at(&b, 32), 18);
         assert_eq!(u32_at(&b, 36), 3);
+        assert_eq!(b[44], 10);
         assert_eq!(b[46], 1);
         assert_eq!(b[47], 0);
     }

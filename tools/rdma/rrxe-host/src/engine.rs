@@ -314,7 +314,7 @@ impl Load {
                         wc.byte_len,
                         wc.opcode,
                         wc.tail,
-                        wc.src_qp,
+                        wc.from.qpn,
                     )
                 })
                 .collect();

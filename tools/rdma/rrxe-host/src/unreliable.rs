@@ -106,7 +106,7 @@ fn datagrams() {
         );
 
         let wc = world.nodes[1].host.recv_wcs[0];
-        assert_eq!((wc.byte_len, wc.src_qp), (140, qpn(0)));
+        assert_eq!((wc.byte_len, wc.from.qpn), (140, qpn(0)));
         assert_eq!(wc.opcode, Opcode::Recv);
         assert_eq!(
             world.nodes[1].bytes(DST, 40, 100),
