@@ -112,6 +112,39 @@ inroot() {
 	"$here/inroot" "$@"
 }
 
+# A command of apt or dpkg in the root.
+apt() {
+	inroot env DEBIAN_FRONTEND=noninteractive LC_ALL=C \
+		${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
+		${no_proxy:+"no_proxy=$no_proxy"} "$@"
+}
+
+# unpack_debs SUITE DIR PACKAGE...: what these packages of a Debian suite hold, in a
+# directory of the root that has nothing else. Downloaded with lists of its own, so
+# that nothing is installed from there.
+unpack_debs() {
+	local suite=$1 dir=$2 state=$cache/root/k/debs deb mirror
+	shift 2
+	mirror=$(awk '$1 == "deb" { print $2; exit }' "$cache/root/etc/apt/sources.list.d/kernel-source.list")
+	rm -rf "${cache:?}/root$dir" "$state"
+	mkdir -p "$cache/root$dir" "$state"/{lists,cache/archives,debs}/partial
+	echo "deb $mirror $suite main" >"$state/sources.list"
+	cat >"$state/apt.conf" <<-END
+		Dir::Etc::SourceList "/k/debs/sources.list";
+		Dir::Etc::SourceParts "-";
+		Dir::State::Lists "/k/debs/lists";
+		Dir::Cache "/k/debs/cache";
+		APT::Sandbox::User "root";
+	END
+	apt env APT_CONFIG=/k/debs/apt.conf apt-get update -q
+	# shellcheck disable=SC2016 # expanded by that shell
+	apt env APT_CONFIG=/k/debs/apt.conf sh -c 'cd "$0" && apt-get download -q "$@"' /k/debs/debs "${@/%//$suite}"
+	for deb in "$state"/debs/*.deb; do
+		apt dpkg-deb -x "/k/debs/debs/$(basename "$deb")" "$dir"
+	done
+	rm -rf "$state"
+}
+
 # The kernel's make, in the root or with the host's own tools (NATIVE=1).
 # The source is always seen as the same path, so nothing depends on where it is.
 kmake() {
