@@ -160,3 +160,44 @@ kmake() {
 		inroot make -C /k/src "O=/k/build/$output" LLVM=-22 "${vars[@]}" "$@"
 	fi
 }
+
+# The drivers that call completion handlers, for scripts/check-drivers and
+# scripts/check-asm: two copies of the source, "before" with the drivers as they
+# are, and "after" with scripts/integrate --drivers.  Their files are links to
+# those of the kernels' source; who changes one writes a new file.
+trees=$cache/drivers
+
+copy_tree() {
+	rm -rf "${trees:?}/$1" "$trees/$1.part"
+	cp -al "$(readlink -f "$cache/src")" "$trees/$1.part"
+	mv -T "$trees/$1.part" "$trees/$1"
+}
+
+lay_tree() {
+	local options=()
+	[ "$1" = before ] || options=(--drivers)
+	"$here/integrate" "${options[@]}" "$trees/$1"
+}
+
+driver_trees() {
+	local which
+	mkdir -p "$trees"
+	for which in before after; do
+		if ! cmp -s "$cache/src/.rust-rdma-version" "$trees/$which/.rust-rdma-version"; then
+			step "Copy the source: $which" "$logs/drivers/copy-$which.log" \
+				"make room in $cache" copy_tree $which >&2
+		fi
+		step "Lay the overlay: $which" "$logs/drivers/lay-$which.log" \
+			"see the message above" lay_tree $which >&2
+	done
+}
+
+# The kernel's make with one of the two as the source.
+dmake() {
+	local which=$1 output=$2 arch=$3
+	shift 3
+	# rdmavt is for x86-64, but its code is not.
+	[ "$arch" = x86_64 ] || set -- CONFIG_INFINIBAND_RDMAVT=m "$@"
+	inroot -b "$trees/$which:/k/src" make -C /k/src "O=/k/build/$output" LLVM=-22 \
+		"ARCH=$arch" "-j$jobs" "$@"
+}
