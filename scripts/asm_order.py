@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Find the ordered memory accesses in disassembled functions.
 
-This reads what llvm-objdump -dr -C prints, for arm64, riscv64 and powerpc64, in
-the order of addresses; it follows no branches.  That is enough to see whether
-the compiler has kept a release or an acquire where the source has one, and what
-it has made of it.
+This reads what llvm-objdump -dr -C prints, for arm64, riscv64 and powerpc64.  An
+access has an order by itself, like stlr, or by a fence.  A fence counts if it is
+on every way that leads to the access, or away from it, with no other access in
+between.
 """
 
-import os
 import re
 import sys
 
@@ -16,11 +15,12 @@ RELEASE, ACQUIRE, FULL = "release", "acquire", "full"
 
 
 class Insn:
-    def __init__(self, addr, name, operands, target=None):
+    def __init__(self, addr, name, operands, symbol=None):
         self.addr = addr
         self.name = name
         self.operands = operands
-        self.target = target    # the symbol that a relocation names
+        self.symbol = symbol  # that is at the address in the operands
+        self.target = None  # the symbol that a relocation names
 
     @property
     def text(self):
@@ -28,45 +28,55 @@ class Insn:
 
 
 class Access:
-    """A memory access, or a call.
+    """A memory access, a fence or a call.
 
-    kind: load, store, rmw or call; order: the subset of release, acquire and
-    full that it has; offset: from the base register, where that is known.
+    kind: load, store, rmw, fence or call; order: the subset of release, acquire
+    and full that it has; insns: what makes it, with its fences; base, offset:
+    of a load or store, where that is known; name: of the function that is
+    called, or of the helper that does this; at: where in the function.
     """
 
-    def __init__(self, kind, insns, order=(), offset=None, name=None, base=None):
+    def __init__(self, kind, insns, order=(), at=None, name=None, base=None, offset=None):
         self.kind = kind
         self.insns = list(insns)
         self.order = set(order)
-        self.offset = offset
-        self.name = name    # of the function, for a call; of the helper
-        self.base = base
-        self.closed = False     # a fence has been seen behind it
-        self.pending = None     # of the load of a pair, what its store will need
+        self.at = at
+        self.name = name
+        self.base, self.offset = base, offset
 
     @property
     def text(self):
+        if self.kind == "call" and self.name != "(indirect)":
+            return f"{self.insns[0].name} {self.name}"
         via = f"{self.name}(): " if self.name and self.kind != "call" else ""
-        return via + "; ".join(i.text for i in self.insns)
+        return via + "; ".join(re.sub(r",? ?0x[0-9a-f]+$", "", i.text) for i in self.insns)
 
     def has(self, order):
-        return order in self.order or FULL in self.order
+        return not order or order in self.order or FULL in self.order
 
 
-LABEL = re.compile(r"^[0-9a-f]+ <(.*)>:$")
-CODE = re.compile(r"^\s+([0-9a-f]+):\s+(\S+)\s*(.*)$")
+LABEL = re.compile(r"^([0-9a-f]+) <(.*)>:$")
+CODE = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*)$")
 RELOC = re.compile(r"^\s+[0-9a-f]+:\s+(R_\w+)\s+(.*)$")
+ADDRESS = re.compile(r"(?:^|[\s,])(0x[0-9a-f]+)$")
 
 
 def parse(text):
     """{function: [Insn]} of what llvm-objdump prints."""
-    functions, current = {}, None
+    functions, current, labels = {}, None, {}
     for line in text.split("\n"):
         label = LABEL.match(line)
         if label:
             # Local labels do not begin a function.
-            if not label.group(1).startswith((".L", "$")):
-                current = functions.setdefault(label.group(1), [])
+            if label.group(2).startswith((".L", "$")):
+                labels[label.group(2)] = int(label.group(1), 16)
+                continue
+            # Functions of different types may look alike here.
+            name, n = label.group(2), 1
+            while name in functions:
+                n += 1
+                name = f"{label.group(2)} ({n})"
+            current = functions[name] = []
             continue
         if current is None:
             continue
@@ -77,8 +87,18 @@ def parse(text):
             continue
         code = CODE.match(line)
         if code:
-            name, operands = code.group(2), re.sub(r"\s*(?:<.*>|//.*)$", "", code.group(3).replace("\t", " ")).strip()
-            current.append(Insn(int(code.group(1), 16), name, operands))
+            operands = code.group(3).replace("\t", " ").strip()
+            symbol = re.search(r"<(.*)>$", operands)
+            operands = re.sub(r"\s*(?:<.*>|//.*)$", "", operands)
+            symbol = symbol.group(1) if symbol and "+0x" not in symbol.group(1) else None
+            current.append(Insn(int(code.group(1), 16), code.group(2), operands, symbol))
+    # What the linker would fill in within a function is known already.
+    for insns in functions.values():
+        for insn in insns:
+            if insn.target in labels:
+                insn.operands = ADDRESS.sub("", insn.operands).rstrip(", ")
+                insn.operands += (", " if insn.operands else "") + hex(labels[insn.target])
+                insn.target = None
     return functions
 
 
@@ -88,8 +108,12 @@ def parse(text):
 class Arm64:
     name = "arm64"
     argument = "x0"
-    CALL = re.compile(r"bl$|blr$")
+    stack = ("sp",)
+    CALL = re.compile(r"blr?$")
     RETURN = re.compile(r"ret$")
+    # Without a way to what follows; to a register means out of the function.
+    JUMP = re.compile(r"br?$")
+    BRANCH = re.compile(r"b\.|cbn?z$|tbn?z$")
 
     @staticmethod
     def fence(insn):
@@ -112,7 +136,8 @@ class Arm64:
             return "exclusive", {ACQUIRE} if name.startswith("lda") else set()
         atomic = re.match(r"(?:ldadd|ldclr|ldset|ldeor|swp|cas)(al|a|l)?[bh]?$", name)
         if atomic:
-            return "rmw", {"al": {FULL}, "a": {ACQUIRE}, "l": {RELEASE}, None: set()}[atomic.group(1)]
+            order = {"al": {FULL}, "a": {ACQUIRE}, "l": {RELEASE}, None: set()}
+            return "rmw", order[atomic.group(1)]
         if re.match(r"st(?:r|p|ur)[bh]?$", name):
             return "store", set()
         if re.match(r"ld(?:r|p|ur)", name):
@@ -129,25 +154,38 @@ class Arm64:
     def address(insn):
         """(register, base, offset) if the instruction computes base + offset."""
         match = re.match(r"(\w+), (\w+), #(0x[0-9a-f]+|\d+)$", insn.operands)
-        return (match.group(1), match.group(2), int(match.group(3), 0)) if match and insn.name == "add" else None
+        if not match or insn.name != "add":
+            return None
+        return match.group(1), match.group(2), int(match.group(3), 0)
 
 
 class Riscv64:
     name = "riscv64"
     argument = "a0"
+    stack = ("sp",)
     CALL = re.compile(r"(?:jalr?|call)$")
     RETURN = re.compile(r"ret$")
+    JUMP = re.compile(r"j[r]?$|tail$")
+    BRANCH = re.compile(r"b(?:eq|ne|lt|ge|gt|le)u?z?$")
 
     @staticmethod
     def fence(insn):
         if insn.name == "fence":
-            return {"rw, w": RELEASE, "r, rw": ACQUIRE, "rw, rw": FULL, "": FULL, "iorw, iorw": FULL}.get(insn.operands)
+            return {
+                "rw, w": RELEASE,
+                "r, rw": ACQUIRE,
+                "rw, rw": FULL,
+                "": FULL,
+                "iorw, iorw": FULL,
+            }.get(insn.operands)
         return None
 
     @staticmethod
     def access(insn):
         name = insn.name
-        suffix = {"aqrl": {FULL}, "aq": {ACQUIRE}, "rl": {RELEASE}}.get(name.rpartition(".")[2], set())
+        suffix = {"aqrl": {FULL}, "aq": {ACQUIRE}, "rl": {RELEASE}}.get(
+            name.rpartition(".")[2], set()
+        )
         if re.match(r"amo|sc\.", name):
             return "rmw", suffix
         if name.startswith("lr."):
@@ -166,14 +204,19 @@ class Riscv64:
     @staticmethod
     def address(insn):
         match = re.match(r"(\w+), (\w+), (0x[0-9a-f]+|\d+)$", insn.operands)
-        return (match.group(1), match.group(2), int(match.group(3), 0)) if match and insn.name == "addi" else None
+        if not match or insn.name != "addi":
+            return None
+        return match.group(1), match.group(2), int(match.group(3), 0)
 
 
 class Powerpc64:
     name = "powerpc64"
     argument = "3"
+    stack = ("1",)
     CALL = re.compile(r"b(?:ct|l)?rl$|bl$")
     RETURN = re.compile(r"blr$")
+    JUMP = re.compile(r"b$|bctr$")
+    BRANCH = re.compile(r"b(?:eq|ne|lt|ge|gt|le|so|ns|un|nu|c|f|t|dnz|dz)[-+]?$")
 
     @staticmethod
     def fence(insn):
@@ -204,288 +247,259 @@ class Powerpc64:
     @staticmethod
     def address(insn):
         match = re.match(r"(\d+), (\d+), (0x[0-9a-f]+|\d+)$", insn.operands)
-        return (match.group(1), match.group(2), int(match.group(3), 0)) if match and insn.name == "addi" else None
+        if not match or insn.name != "addi":
+            return None
+        return match.group(1), match.group(2), int(match.group(3), 0)
 
 
 ARCHES = {a.name: a for a in (Arm64, Riscv64, Powerpc64)}
 
 
+# The ways through a function ------------------------------------------------
+
+
+class Code:
+    """The instructions of a function, with the ways that lead from one to another."""
+
+    def __init__(self, arch, insns):
+        self.arch, self.insns = arch, insns
+        index = {insn.addr: i for i, insn in enumerate(insns)}
+        self.next = [self._next(i, insn, index) for i, insn in enumerate(insns)]
+        self.prev = [[] for _ in insns]
+        for i, following in enumerate(self.next):
+            for j in following:
+                self.prev[j].append(i)
+
+    def _next(self, i, insn, index):
+        behind = [i + 1] if i + 1 < len(self.insns) else []
+        if self.arch.RETURN.match(insn.name):
+            return []
+        jump = self.arch.JUMP.match(insn.name)
+        if not jump and not self.arch.BRANCH.match(insn.name):
+            return behind
+        address = ADDRESS.search(insn.operands)
+        to = index.get(int(address.group(1), 16)) if address and not insn.target else None
+        return ([] if jump else behind) + ([to] if to is not None else [])
+
+    def call(self, i):
+        """The name of the function that an instruction calls or jumps to, if it does."""
+        insn = self.insns[i]
+        jump = self.arch.JUMP.match(insn.name)
+        if not (jump or self.arch.CALL.match(insn.name)) or jump and self.next[i]:
+            return None
+        # A call by a pair of instructions has its relocation at the first.
+        first = self.insns[i - 1] if i and self.insns[i - 1].name == "auipc" else insn
+        return insn.target or first.target or insn.symbol or "(indirect)"
+
+    def walk(self, starts, ways, judge):
+        """True if judge() is, at the end of each way from starts.
+
+        judge() says True or False where a way ends, and None where it goes on. A
+        way on which nothing is found ends as False.
+        """
+        seen, todo = set(), list(starts)
+        if not todo:
+            return False
+        while todo:
+            i = todo.pop()
+            if i in seen:
+                continue
+            seen.add(i)
+            verdict = judge(i)
+            if verdict is False:
+                return False
+            if verdict is None:
+                if not ways[i]:
+                    return False
+                todo += ways[i]
+        return True
+
+    def reach(self, starts):
+        """What can be reached from some instructions, without them at first."""
+        seen, todo = set(), [j for i in starts for j in self.next[i]]
+        while todo:
+            i = todo.pop()
+            if i not in seen:
+                seen.add(i)
+                todo += self.next[i]
+        return seen
+
+    def always_behind(self, first, last):
+        """Whether each way to `last` leads over one of the instructions in `first`."""
+        return self.walk(self.prev[last], self.prev, lambda i: True if i in first else None)
+
+
+MOVE = re.compile(r"mv$|mr$|mov$|mtctr$")
+NO_RESULT = re.compile(r"cmp|cmn|tst|ccm|mtctr$")
+
+
+def pointer_loads(code, i):
+    """Where the pointer that an instruction calls may have been loaded."""
+    arch, found, seen = code.arch, set(), set()
+    register = code.insns[i].operands.split(",")[0].strip() or "ctr"
+    todo = [(j, register) for j in code.prev[i]]
+    while todo:
+        state = todo.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        j, register = state
+        insn = code.insns[j]
+        operands = [o.strip() for o in insn.operands.split(",")]
+        kind = (arch.access(insn) or [None])[0]
+        to = "ctr" if insn.name == "mtctr" else operands[0]
+        if to == register and MOVE.match(insn.name):
+            register = operands[-1]
+        elif to == register and kind == "load":
+            found.add(j)
+            continue
+        elif to == register and not kind and not (
+            NO_RESULT.match(insn.name) or arch.BRANCH.match(insn.name) or code.call(j)
+        ):
+            continue
+        todo += [(k, register) for k in code.prev[j]]
+    return found
+
+
 # Accesses -------------------------------------------------------------------
 
 
-def orders(kind, before, after):
-    """What the fences around an access give it."""
-    found = set()
-    if before in (RELEASE, FULL, "lwsync") and kind != "load":
-        found.add(RELEASE)
-    if after in (ACQUIRE, FULL, "lwsync") and kind != "store":
-        found.add(ACQUIRE)
+def fenced(code, i, ways, wanted, pair):
+    """The fences that are met on each way from an access; none if one has no such.
+
+    pair: the other half of an exclusive pair. The way that leads there is that of
+    the next attempt.
+    """
+    met = []
+
+    def judge(j):
+        insn = code.insns[j]
+        if code.arch.fence(insn) in wanted:
+            met.append(insn)
+            return True
+        if j in pair:
+            return True
+        access = code.arch.access(insn)
+        # The compiler may save a register anywhere.
+        if access and code.arch.place(insn)[0] not in code.arch.stack or code.call(j):
+            return False
+        return None
+
+    return met if code.walk(ways[i], ways, judge) else []
+
+
+def exclusive(code, i):
+    """The loads that belong to an exclusive store: the last ones before it."""
+    found, seen, todo = [], set(), list(code.prev[i])
+    while todo:
+        j = todo.pop()
+        if j in seen:
+            continue
+        seen.add(j)
+        access = code.arch.access(code.insns[j])
+        if access and access[0] == "exclusive":
+            found.append(j)
+        elif not (access and access[0] == "rmw"):
+            todo += code.prev[j]
     return found
 
 
 def address_of(arch, insns, at, register):
     """(base, offset) that a register holds, if it was computed nearby."""
-    for insn in reversed(insns[max(0, at - 12):at]):
+    for insn in reversed(insns[max(0, at - 12) : at]):
         found = arch.address(insn)
         if found and found[0] == register:
             return found[1], found[2]
-        if arch.CALL.match(insn.name) or insn.operands.split(",")[0] == register and not arch.access(insn):
+        if arch.CALL.match(insn.name):
+            break
+        if insn.operands.split(",")[0] == register and not arch.access(insn):
             break
     return register, 0
 
 
+BEFORE, AFTER = (RELEASE, FULL, "lwsync"), (ACQUIRE, FULL, "lwsync")
+
+
+def access_at(code, i):
+    """The access that an instruction makes, with the order that it has."""
+    arch, insn = code.arch, code.insns[i]
+    kind, order = arch.access(insn)
+    order = set(order)
+    loads = exclusive(code, i) if kind == "rmw" and re.match(r"st|sc", insn.name) else []
+    first = loads[0] if loads else i
+    base, offset = arch.place(code.insns[first])
+    if base and not offset:
+        base, offset = address_of(arch, code.insns, first, base)
+    for j in loads:
+        order |= arch.access(code.insns[j])[1]
+    before = after = []
+    if kind != "load" and RELEASE not in order and FULL not in order:
+        before = fenced(code, first, code.prev, BEFORE, {i} if loads else ())
+        order |= {RELEASE} if before else set()
+    if kind != "store" and ACQUIRE not in order and FULL not in order:
+        after = fenced(code, i, code.next, AFTER, set(loads))
+        order |= {ACQUIRE} if after else set()
+    # An atomic operation between two barriers is one, too; and the kernel's
+    # model is satisfied by a release in front of the second.
+    strong = not before or all(arch.fence(f) == FULL for f in before)
+    if kind == "rmw" and RELEASE in order and strong and after:
+        if all(arch.fence(f) == FULL for f in after):
+            order.add(FULL)
+    insns = before[:1] + [code.insns[j] for j in loads[:1]] + [insn] + after[:1]
+    return Access(kind, insns, order, i, base=base, offset=offset)
+
+
 def accesses(arch, insns, helpers=None):
-    """The accesses and calls of a function, in the order of addresses.
+    """The accesses, fences and calls of a function, in the order of addresses.
 
     helpers: {name: [Access]} of small functions that are looked into.
     """
-    helpers = helpers or {}
+    code = insns if isinstance(insns, Code) else Code(arch, insns)
     found = []
-    before, fences = None, []
-    for at, insn in enumerate(insns):
+    for i, insn in enumerate(code.insns):
         fence = arch.fence(insn)
+        access = arch.access(insn)
+        name = code.call(i)
         if fence:
-            before, fences = fence, fences + [insn]
-            if found and found[-1].kind != "call":
-                last = found[-1]
-                if not last.closed:
-                    added = orders(last.kind, None, fence)
-                    last.order |= added
-                    if added:
-                        last.insns.append(insn)
-                        # An atomic operation between two barriers is one, too.
-                        if last.kind == "rmw" and fence == FULL and RELEASE in last.order:
-                            last.order.add(FULL)
-                    last.closed = True
-            continue
-        # A call through a pair of instructions has its relocation at the first.
-        if insn.target and re.match(r"auipc|bl$", insn.name) and arch.access(insn) is None and (
-                insn.name == "bl" or at + 1 < len(insns) and insns[at + 1].name in ("jalr", "jr")):
-            called(arch, insns, at, insn, helpers, found)
-            before, fences = None, []
-            continue
-        if arch.CALL.match(insn.name) and not (at and insns[at - 1].target and insns[at - 1].name == "auipc"):
-            found.append(Access("call", [insn], name="(indirect)"))
-            before, fences = None, []
-            continue
-        kind = arch.access(insn)
-        if not kind:
-            continue
-        kind, order = kind
-        base, offset = arch.place(insn)
-        if base and not offset:
-            base, offset = address_of(arch, insns, at, base)
-        if kind == "exclusive":
-            # The fence in front of the loop counts for its store.
-            found.append(Access("exclusive", [insn], order))
-            found[-1].pending = (insn, order, before, fences, base, offset)
-            before, fences = None, []
-            continue
-        mine = orders(kind, before, None)
-        access = Access(kind, fences + [insn] if mine else [insn], order | mine, offset, base=base)
-        if kind == "rmw":
-            loop = next((a for a in reversed(found[-3:]) if a.kind == "exclusive"), None)
-            if loop:
-                first, first_order, first_before, first_fences, base, offset = loop.pending
-                mine = orders(kind, first_before, None)
-                access.insns = (first_fences if mine else []) + [first] + access.insns
-                access.order |= first_order | mine
-                access.offset, access.base = offset, base
-                found.remove(loop)
-        found.append(access)
-        before, fences = None, []
-    return [a for a in found if a.kind != "exclusive"]
+            order = {RELEASE, ACQUIRE} if fence == "lwsync" else {fence}
+            found.append(Access("fence", [insn], order, i))
+        elif name in (helpers or {}):
+            found += called(code, i, name, helpers[name])
+        elif name:
+            found.append(Access("call", [insn], at=i, name=name))
+        elif access and access[0] != "exclusive":
+            found.append(access_at(code, i))
+    return found
 
 
-def called(arch, insns, at, insn, helpers, found):
-    inner = helpers.get(insn.target)
-    if inner is None:
-        base, offset = address_of(arch, insns, at, arch.argument)
-        found.append(Access("call", [insn], name=insn.target, base=base, offset=offset))
-        return
-    base, offset = address_of(arch, insns, at, arch.argument)
-    for access in inner:
-        if access.kind == "call":
-            continue
-        mine = access.base == arch.argument and access.offset is not None
-        found.append(Access(access.kind, access.insns, access.order, access.offset + offset if mine else None,
-                            name=insn.target, base=base if mine else None))
-        found[-1].closed = True
+def called(code, i, name, inner):
+    """What a helper does, as if it were done where it is called."""
+    first = i - 1 if i and code.insns[i - 1].name == "auipc" else i
+    base, offset = address_of(code.arch, code.insns, first, code.arch.argument)
+    for a in inner:
+        mine = a.base == code.arch.argument and a.offset is not None
+        yield Access(
+            a.kind,
+            a.insns,
+            a.order,
+            i,
+            name=a.name if a.kind == "call" else name,
+            base=base if mine else None,
+            offset=a.offset + offset if mine else None,
+        )
 
 
-# What has to be there -------------------------------------------------------
-
-# Where the handler of a completion queue is: struct ib_cq begins with two
-# pointers.  The C code stores there too, which the negative control relies on.
-COMP_HANDLER = 16
-
-
-def after(found, name):
-    """What comes behind the first call of a function."""
-    for i, access in enumerate(found):
-        if access.kind == "call" and access.name == name:
-            return found[i + 1:]
-    return []
-
-
-def stores(found, base=None):
-    """Stores to the handler: (with a release, plain ones)."""
-    mine = [a for a in found if a.kind == "store" and a.offset == COMP_HANDLER and base in (None, a.base)]
-    return [a for a in mine if a.has(RELEASE)], [a for a in mine if not a.has(RELEASE)]
-
-
-def initialised(found):
-    """The register that has the queue whose poller is initialised."""
-    return next((a.base for a in found if a.kind == "call" and a.name == "irq_poll_init"), None)
-
-
-def opened(found):
-    """A release store to the handler with the atomic operation that follows it."""
-    return [(s, a) for i, s in enumerate(found) if s in stores(found)[0]
-            for a in [next((a for a in found[i + 1:] if a.kind == "rmw"), None)] if a]
-
-
-class Site:
-    """A place in the source that has an order, and how it is recognised.
-
-    where: whether a function is concerned; what: the accesses that have the
-    order; spoiled: accesses that must not be there.
-    """
-
-    def __init__(self, key, title, where, what, spoiled=None):
-        self.key, self.title, self.where, self.what = key, title, where, what
-        self.spoiled = spoiled or (lambda found: [])
-
-
-def calls(name):
-    return lambda function, found: any(a.kind == "call" and a.name == name for a in found)
-
-
-SITES = [
-    Site("R", "comp_handler is published by a release, after irq_poll_init()", calls("irq_poll_init"),
-         lambda found: stores(after(found, "irq_poll_init"), initialised(found))[0],
-         lambda found: stores(found, initialised(found))[1]),
-    Site("A", "the handler is replaced by a release, and then the queue is opened by a full barrier",
-         lambda function, found: bool(opened(found)) and not calls("irq_poll_init")(function, found),
-         lambda found: [x for pair in opened(found) if FULL in pair[1].order for x in pair]),
-    Site("N", "an early event is noted with a full barrier",
-         lambda function, found: "::handler_early" in function,
-         lambda found: [a for a in found if a.kind == "rmw" and FULL in a.order]),
-    Site("D1", "the end of a run is counted with a release, after irq_poll_complete()", calls("irq_poll_complete"),
-         lambda found: [a for a in after(found, "irq_poll_complete") if a.kind in ("rmw", "store") and a.has(RELEASE)]),
-    Site("D2", "the runs that ended are loaded by an acquire, after irq_poll_disable()", calls("irq_poll_disable"),
-         lambda found: [a for a in after(found, "irq_poll_disable") if a.kind == "load" and a.has(ACQUIRE)]),
-    Site("M", "the profile is taken before the state is stored by a release",
-         lambda function, found: "::dim::" in function and function.endswith("::run"),
-         lambda found: [a for a in found if a.kind == "store" and a.has(RELEASE)]),
-]
-
-
-# What C has no order for.  Its handler is stored plainly, and has to be seen.
-CONTROLS = [s for s in SITES if s.key in ("R", "D1", "D2")]
-
-
-class Finding:
-    def __init__(self, site, function, good, bad):
-        self.site, self.function, self.good, self.bad = site, function, good, bad
-
-
-def findings(arch, functions, helpers=None):
-    """[Finding], one for each site and function that is concerned."""
-    result = []
-    for function, insns in functions.items():
-        found = accesses(arch, insns, helpers)
-        for site in SITES:
-            if site.where(function, found):
-                result.append(Finding(site, function, site.what(found), site.spoiled(found)))
-    return result
-
-
-def helpers_of(arch, functions):
-    """The atomic helpers of the Rust code, where they are functions of their own."""
-    return {name: accesses(arch, insns) for name, insns in functions.items() if name.startswith("rust_helper_atomic_")}
-
-
-# The report -----------------------------------------------------------------
-
-
-def short(function):
-    """A name that fits into a table."""
-    function = re.sub(r"(?:kernel::rdma::cq::|kernel::|cq_rust::(?:poll::)?|core::ptr::)", "", function)
-    while "::<" in function or re.search(r"\w<", function):
-        new = re.sub(r"(?:::)?(?<=[\w:])<[^<>]*>", "", function)
-        if new == function:
-            break
-        function = new
-    return function.replace("<", "").replace(">", "")
-
-
-def disassembly(directory, name):
-    try:
-        with open(os.path.join(directory, name), encoding="utf-8") as f:
-            return parse(f.read())
-    except FileNotFoundError:
-        return None
-
-
-def judge(arch, rust, helpers, c):
-    """[(name, faults, notes)] for one architecture."""
-    points = []
-
-    def table(items, key):
-        return [f"{arch.name:<10} {key:<3} {short(i.function):<28} {a.text}" for i in items for a in i.good]
-
-    if rust is not None:
-        found = findings(arch, rust, helpers_of(arch, helpers))
-        for site in SITES:
-            mine = [f for f in found if f.site is site]
-            faults = [f"{short(f.function)}: nothing of the kind" for f in mine if not f.good]
-            faults += [f"{short(f.function)}: plain {a.text}" for f in mine for a in f.bad]
-            points.append((f"{site.key}: {site.title}",
-                           faults if mine else ["no function in cq_rust.o does this: is it called otherwise now?"],
-                           table(mine, site.key)))
-    found = findings(arch, c)
-    for site in CONTROLS:
-        mine = [f for f in found if f.site is site]
-        faults = [f"{f.function}: {a.text}" for f in mine for a in f.good]
-        if not mine:
-            faults.append("no function in cq.o does this: is it called otherwise now?")
-        if site.key == "R" and not any(f.bad for f in mine):
-            faults.append("the plain store of C is not seen either")
-        notes = [f"{arch.name:<10} {site.key:<3} {f.function:<28} {a.text}" for f in mine for a in f.bad]
-        points.append((f"{site.key}: C cq.c does not have it", faults, notes))
-    return points
-
-
-def main(directories):
-    """Each directory is named by its architecture and has disassemblies."""
-    lines, number, failed = [], 0, 0
-    for directory in directories:
-        arch = ARCHES[os.path.basename(directory)]
-        rust, c = disassembly(directory, "cq_rust.dis"), disassembly(directory, "cq.dis")
-        if c is None:
-            print(f"asm_order: error: there is no {directory}/cq.dis; run scripts/check-asm", file=sys.stderr)
-            return 2
-        for name, faults, notes in judge(arch, rust, disassembly(directory, "helpers.dis") or {}, c):
-            number += 1
-            failed += bool(faults)
-            lines += [f"# {text}" for text in notes + faults]
-            lines.append(f"{'not ' if faults else ''}ok {number} {arch.name} {name}")
-        if rust is None:
-            number += 1
-            try:
-                with open(os.path.join(directory, "failed"), encoding="utf-8") as f:
-                    lines += [f"# {line}" for line in f.read().splitlines()]
-                lines.append(f"not ok {number} {arch.name} cq_rust.rs compiles")
-                failed += 1
-            except FileNotFoundError:
-                lines.append(f"ok {number} {arch.name} Rust # SKIP this kernel has no Rust for {arch.name} "
-                             "with these tools")
-    print("KTAP version 1")
-    print(f"1..{number}")
-    print("\n".join(lines), flush=True)
-    return 1 if failed else 0
+def wanted(arch, functions):
+    """The addresses that frames are wanted for."""
+    for insns in functions.values():
+        code = Code(arch, insns)
+        for i, insn in enumerate(insns):
+            if arch.fence(insn) or arch.access(insn) or code.call(i):
+                if arch.place(insn)[0] not in arch.stack or code.call(i):
+                    yield insn.addr
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with open(sys.argv[2], encoding="utf-8") as dis:
+        for where in wanted(ARCHES[sys.argv[1]], parse(dis.read())):
+            print(hex(where))
