@@ -9,7 +9,7 @@ CORE ?= rust
 export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS
 
 .DEFAULT_GOAL := help
-.PHONY: help run check build build-release build-debug shell integrate patches bench profile bench-cq fuzz clean distclean
+.PHONY: help run check build build-release build-debug build-arm64 shell integrate patches bench profile bench-cq fuzz clean distclean
 
 help:
 	@echo 'From a fresh clone, as root on Debian 12 or 13:'
@@ -17,12 +17,13 @@ help:
 	@echo '  make check          run all test suites; results in results/'
 	@echo '  make check-SUITE    one suite:'
 	@scripts/check --list | sed 's/^/                        /'
-	@echo '  make shell          a prompt in the VM (KERNEL=debug, CORE=c)'
+	@echo '  make shell          a prompt in the VM (KERNEL=debug, KERNEL=arm64, CORE=c)'
 	@echo '  make bench-cq       speed of the Rust CQ code against the C code'
 	@echo '  make bench          speed of rrxe against C rxe and siw; scripts/bench --help for parts of it'
 	@echo '  make profile CASE=send_64   instructions by function for a case of make bench (DRIVER=rxe, TOPOLOGY=device)'
 	@echo '  make fuzz           long runs of the fuzzers of rrxe (KERNEL=debug); scripts/fuzz --help for parts of it'
-	@echo '  make build          build root, source, both kernels (build-release, build-debug: one)'
+	@echo '  make build          build root, source, both kernels (build-release, build-debug: one;'
+	@echo '                      build-arm64: that for an emulated arm64 CPU, and its user space)'
 	@echo '  make integrate KDIR=TREE   lay the project over a 7.3 kernel tree of your own'
 	@echo '  make patches        mail series against Linux 7.3, in patches/'
 	@echo '  make clean          remove results/'
@@ -48,7 +49,7 @@ check-%:
 build:
 	@scripts/build
 
-build-release build-debug: build-%:
+build-release build-debug build-arm64: build-%:
 	@scripts/build $*
 
 shell:

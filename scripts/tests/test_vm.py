@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tests of what scripts/vm makes of kernel logs and statistics."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import os
+import types
 import unittest
+import unittest.mock
 
 SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "vm")
 loader = importlib.machinery.SourceFileLoader("vm", SCRIPT)
@@ -137,6 +141,24 @@ NVMET = """\
 [   15.0]  entry_SYSCALL_64_after_hwframe+0x4b/0x53
 [   15.0]  </TASK>
 """
+ARM64_WARN = """\
+[   20.101] ------------[ cut here ]------------
+[   20.102] WARNING: drivers/misc/lkdtm/bugs.c:112 at lkdtm_WARNING+0x20/0x40 [lkdtm], CPU#0: sh/77
+[   20.103] Modules linked in: lkdtm
+[   20.104] Call trace:
+[   20.105]  lkdtm_WARNING+0x20/0x40 [lkdtm] (P)
+[   20.106] ---[ end trace 0000000000000000 ]---
+"""
+ARM64_OOPS = """\
+[   20.201] Unable to handle kernel NULL pointer dereference at virtual address 0000000000000000
+[   20.202] Mem abort info:
+[   20.203]   ESR = 0x0000000096000044
+[   20.204] Internal error: Oops: 0000000096000044 [#1]  SMP
+[   20.205] Call trace:
+[   20.206]  lkdtm_ACCESS_NULL+0x2c/0x60 [lkdtm] (P)
+[   20.207] Code: d2800000 91000000 (f9000001)
+[   20.208] ---[ end trace 0000000000000000 ]---
+"""
 STATS = """\
 event cq_alloc
 # event histogram
@@ -179,6 +201,14 @@ class Reports(unittest.TestCase):
         self.assertEqual(len(reports), 1)
         self.assertIn("trying to acquire", reports[0])
 
+    def test_arm64(self):
+        """Its reports have other headlines, and are one report each."""
+        for text in (ARM64_WARN, ARM64_OOPS):
+            reports = vm.find_reports(QUIET + text + QUIET)
+            self.assertEqual(len(reports), 1)
+            self.assertIn("Call trace:", reports[0])
+            self.assertTrue(reports[0].endswith("end trace 0000000000000000 ]---"))
+
     def test_known(self):
         """A report is known by its locks and functions, not by its headline."""
         known = vm.known_reports()
@@ -200,6 +230,9 @@ class Reports(unittest.TestCase):
                      "refcount_t: addition on 0; use-after-free.",
                      "ODEBUG: free active (active state 0) object: (____ptrval____)",
                      "Kernel panic - not syncing: sysrq triggered crash",
+                     "Internal error: Oops - Undefined instruction: 0000000002000000 [#1]  SMP",
+                     "SError Interrupt on CPU1, code 0x00000000bf000000 -- SError",
+                     "Insufficient stack space to handle exception!",
                      "watchdog: BUG: soft lockup - CPU#0 stuck for 26s!",
                      "list_del corruption. prev->next should be x",
                      "unregister_netdevice: waiting for cqv0 to become free."):
@@ -226,6 +259,63 @@ class Reports(unittest.TestCase):
         self.assertEqual(stats["  DIRECT"], 2)
         self.assertEqual(stats["polls with completions"], 8)
         self.assertEqual(stats["completions"], 75)
+
+
+class Machines(unittest.TestCase):
+    """What is started for which kernel; nothing runs here."""
+
+    def command(self, *options):
+        args = vm.parse(["run", *options, "--", "true"])
+        one = vm.Vm.__new__(vm.Vm)
+        one.args, one.accel, one.machine = args, vm.accelerator(args), vm.MACHINES[args.kernel]
+        one.root, one.ctl, one.shell = "/root-of-it", "/ctl", False
+        one.kernel = types.SimpleNamespace(dir="/files", modules="/files/modules")
+        with open(os.devnull, "wb") as one.console:
+            return one.qemu()
+
+    def after(self, command, word):
+        return command[command.index(word) + 1]
+
+    def test_kernels(self):
+        for kernel, qemu, image, console, memory in (
+                ("release", "qemu-system-x86_64", "bzImage", "ttyS0", "2048"),
+                ("debug", "qemu-system-x86_64", "bzImage", "ttyS0", "3072"),
+                ("arm64", "qemu-system-aarch64", "Image", "ttyAMA0", "1024")):
+            with self.subTest(kernel=kernel), unittest.mock.patch.dict(os.environ, RUST_RDMA_ACCEL="tcg"):
+                command = self.command("--kernel", kernel)
+                self.assertIn(qemu, command)
+                self.assertEqual(self.after(command, "-kernel"), "/k/vm-kernel/" + image)
+                self.assertEqual(self.after(command, "-m"), memory)
+                self.assertIn("console=" + console, self.after(command, "-append").split())
+                self.assertIn("/root-of-it:/k/vm-root", command)
+                self.assertEqual("panic_on_warn=1" in self.after(command, "-append"), kernel == "debug")
+
+    def test_kvm(self):
+        """Another machine than this one is always emulated."""
+        with unittest.mock.patch.dict(os.environ, RUST_RDMA_ACCEL="kvm"):
+            self.assertEqual(self.after(self.command("--kernel", "release"), "-cpu"), "host")
+            command = self.command("--kernel", "arm64")
+            self.assertEqual(self.after(command, "-accel"), "tcg,thread=multi")
+            self.assertTrue(self.after(command, "-cpu").startswith("max,"))
+
+    def test_icount(self):
+        """One CPU, without what makes a virtual clock run differently."""
+        with unittest.mock.patch.dict(os.environ, RUST_RDMA_ACCEL="tcg"):
+            for kernel, cpu in (("release", "max,-erms,-fsrm"), ("debug", "max,la57=off,-erms,-fsrm"),
+                                ("arm64", vm.ARM64.cpu)):
+                command = self.command("--kernel", kernel, "--icount")
+                self.assertEqual(self.after(command, "-cpu"), cpu)
+                self.assertEqual(self.after(command, "-smp"), "1")
+
+    def test_defaults(self):
+        """What is loaded first, and what is given instead."""
+        self.assertIn("rdma_rxe", vm.parse(["run", "--", "true"]).modules)
+        self.assertIn("rrxe", vm.parse(["run", "--kernel", "arm64", "--", "true"]).modules.split())
+        self.assertEqual(vm.parse(["run", "--kernel", "arm64", "--modules", "", "--", "true"]).modules, "")
+        with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as err:
+            vm.parse(["run", "--kernel", "arm64", "--core", "c", "--", "true"])
+        self.assertIn("no such modules", err.getvalue())
+        self.assertEqual(vm.parse(["run", "--kernel", "arm64", "--mem", "512", "--", "true"]).mem, "512")
 
 
 if __name__ == "__main__":

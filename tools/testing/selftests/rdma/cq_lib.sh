@@ -437,7 +437,7 @@ cq_complaints()
 	re+='|suspicious RCU|INFO: task|soft lockup|refcount_t:'
 	re+='|unregister_netdevice: waiting|kmemleak:.*new suspected|ODEBUG'
 	re+='|sleeping function|scheduling while atomic'
-	re+='|list_(add|del) corruption|Call Trace|leaked'
+	re+='|list_(add|del) corruption|Call [Tt]race|leaked'
 	case "$1" in
 	known) cq_kernel_log | grep -Ef <(grep '^[^#]' "$CQ_DIR/known_reports") ;;
 	new)   cq_kernel_log | grep -vEf <(grep '^[^#]' "$CQ_DIR/known_reports") | grep -E "$re" ;;
