@@ -125,7 +125,8 @@ apt() {
 unpack_debs() {
 	local suite=$1 dir=$2 state=$cache/root/k/debs deb mirror
 	shift 2
-	mirror=$(awk '$1 == "deb" { print $2; exit }' "$cache/root/etc/apt/sources.list.d/kernel-source.list")
+	mirror=$(awk '$1 == "deb" { print $2; exit }' \
+		"$cache/root/etc/apt/sources.list.d/kernel-source.list")
 	rm -rf "${cache:?}/root$dir" "$state"
 	mkdir -p "$cache/root$dir" "$state"/{lists,cache/archives,debs}/partial
 	echo "deb $mirror $suite main" >"$state/sources.list"
@@ -138,7 +139,8 @@ unpack_debs() {
 	END
 	apt env APT_CONFIG=/k/debs/apt.conf apt-get update -q
 	# shellcheck disable=SC2016 # expanded by that shell
-	apt env APT_CONFIG=/k/debs/apt.conf sh -c 'cd "$0" && apt-get download -q "$@"' /k/debs/debs "${@/%//$suite}"
+	apt env APT_CONFIG=/k/debs/apt.conf sh -c 'cd "$0" && apt-get download -q "$@"' \
+		/k/debs/debs "${@/%//$suite}"
 	for deb in "$state"/debs/*.deb; do
 		apt dpkg-deb -x "/k/debs/debs/$(basename "$deb")" "$dir"
 	done

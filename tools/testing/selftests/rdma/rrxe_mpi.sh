@@ -38,7 +38,8 @@ packets()
 
 	# The view of /sys of each name space has its own device only.
 	for ns in cqa cqb; do
-		ip netns exec "$ns" sh -c 'cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts'
+		ip netns exec "$ns" sh -c \
+			'cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts'
 	done | awk '{ n += $1 } END { print n + 0 }'
 }
 

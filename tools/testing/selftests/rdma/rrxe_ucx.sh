@@ -21,11 +21,12 @@ MPI_PREFIX=${MPI_PREFIX:-/opt/mpi/usr}
 # Debian's ucx_perftest is linked with MPI, of which it uses nothing here.
 find_ucx()
 {
-	local dir
+	local dir libs
 
 	[ -d "$UCX_PREFIX" ] || return 0
 	export PATH=$PATH:$UCX_PREFIX/bin
-	for dir in "$UCX_PREFIX/lib/$(uname -m)-linux-gnu" "$MPI_PREFIX/lib/$(uname -m)-linux-gnu"; do
+	libs=lib/$(uname -m)-linux-gnu
+	for dir in "$UCX_PREFIX/$libs" "$MPI_PREFIX/$libs"; do
 		LD_LIBRARY_PATH+=:$dir:$dir/openmpi/lib
 	done
 	export LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:} OPAL_PREFIX=$MPI_PREFIX
@@ -50,8 +51,11 @@ t_info()
 	ip netns exec cqa ucx_info -d > "$CQ_TMP/out" 2>> "$CQ_LOG" || return
 	cat "$CQ_TMP/out" >> "$CQ_LOG"
 	for transport in rc_verbs ud_verbs; do
-		awk -v t="$transport" '$2 == "Transport:" { on = $3 == t } on && $3 == "cqda:1" { found = 1 }
-			END { exit !found }' "$CQ_TMP/out" || cq_bad "no $transport on cqda" || return
+		awk -v t="$transport" '
+			$2 == "Transport:" { on = $3 == t }
+			on && $3 == "cqda:1" { found = 1 }
+			END { exit !found }' "$CQ_TMP/out" ||
+			cq_bad "no $transport on cqda" || return
 	done
 }
 
@@ -64,7 +68,8 @@ end()
 	shift 3
 	ip netns exec "$ns" env UCX_NET_DEVICES="$dev:1" UCX_IB_GID_INDEX="$GID" \
 		UCX_TLS="$TRANSPORTS" timeout -k 3 $((30 * CQ_SCALE)) \
-		script -qefc "ucx_perftest $* -p $CQ_PORT" /dev/null < /dev/null > "$CQ_TMP/$file" 2>&1
+		script -qefc "ucx_perftest $* -p $CQ_PORT" /dev/null \
+		< /dev/null > "$CQ_TMP/$file" 2>&1
 }
 
 # perf GID-INDEX TRANSPORTS ROUNDS ARGUMENT...: ROUNDS messages have come back.
