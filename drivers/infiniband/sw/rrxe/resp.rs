@@ -13,6 +13,8 @@
 
 #[path = "resp/answer.rs"]
 mod answer;
+#[path = "resp/datagram.rs"]
+mod datagram;
 
 use crate::{
     env::{
@@ -525,10 +527,6 @@ where
     }
 
     /// Completes the receive buffer.
-    fn peer(&self) -> Sender {
-        Sender::connected(self.cfg.dest_qpn)
-    }
-
     fn complete<E: CqSink>(
         &mut self,
         env: &mut E,
@@ -558,6 +556,11 @@ where
             ev.error = true;
             self.dead = true;
         }
+    }
+
+    /// The other side of the connection.
+    fn peer(&self) -> Sender {
+        Sender::connected(self.cfg.dest_qpn)
     }
 
     fn send<E: RxEnv>(
@@ -825,82 +828,6 @@ where
             }
         }
         Ok(())
-    }
-
-    fn receive_ud<E: RxEnv>(
-        &mut self,
-        env: &mut E,
-        pkt: &RxPacket,
-        payload: E::Packet<'_>,
-        ip: &[u8; grh::LEN],
-        out: &mut Received,
-    ) -> Result<(), Parked> {
-        let Ext::Deth(deth) = pkt.ext else {
-            out.dropped = true;
-            return Ok(());
-        };
-
-        match self.datagram(env, pkt, payload, ip, &mut out.events) {
-            Ok(Some(len)) => {
-                let from = Sender::of_datagram(deth.src_qp, ip);
-
-                self.complete(env, pkt, Opcode::Recv, len, from, &mut out.events);
-            }
-            // It does not fit; the buffer is for the next one.
-            Ok(None) => out.dropped = true,
-            Err(Refusal::Parked(parked)) => return Err(parked),
-            Err(Refusal::NotReady) => {
-                out.not_ready = true;
-                out.dropped = true;
-            }
-            Err(Refusal::Nak(nak, status)) => {
-                self.refuse(env, nak, status, &mut out.events);
-                self.reply = None;
-                out.dropped = true;
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts a datagram into a buffer; returns the length of both, or nothing if it is too long.
-    fn datagram<E: RxEnv>(
-        &mut self,
-        env: &mut E,
-        pkt: &RxPacket,
-        payload: E::Packet<'_>,
-        ip: &[u8; grh::LEN],
-        ev: &mut Events,
-    ) -> Result<Option<u32>, Refusal> {
-        let local = |e| match e {
-            MemError::Access => Refusal::Nak(Nak::RemoteOperational, Status::LocProt),
-            MemError::Wait => Refusal::Parked(Parked::Memory),
-        };
-
-        self.need_buffer(env, ev)?;
-
-        let Some(recv) = &self.recv else {
-            return Err(Refusal::NotReady);
-        };
-        let len = pkt.len.saturating_add(grh::LEN as u32);
-
-        if len > recv.capacity {
-            return Ok(None);
-        }
-
-        let mut rest: &[u8] = ip;
-
-        for sge in SgeList::new(&self.area, recv.count).range(0, grh::LEN as u32) {
-            let (piece, more) = rest
-                .split_at_checked(sge.len as usize)
-                .unwrap_or((rest, &[]));
-
-            env.scatter(Target::Local(sge), Source::Bytes(piece))
-                .map_err(local)?;
-            rest = more;
-        }
-        self.fill(env, grh::LEN as u32, pkt.len, payload)
-            .map_err(local)?;
-        Ok(Some(len))
     }
 
     /// Completes all receive buffers with an error, because the queue pair is in error. Answers

@@ -354,7 +354,7 @@ where
             },
             tail: Tail::None,
             qpn: self.cfg.qpn,
-            from: Sender::default(),
+            from: Sender::NONE,
             solicited: false,
         };
 

@@ -102,8 +102,8 @@ pub(crate) mod flags {
     pub(crate) const INV: u32 = 1 << 2;
 }
 
-/// Who sent what was received; all zero for sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Who sent what was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     /// The queue pair.
     pub(crate) qpn: u32,
@@ -116,6 +116,9 @@ pub(crate) struct Sender {
 
 impl Sender {
     const UDP: u8 = 1 << 3;
+
+    /// For what was not received.
+    pub(crate) const NONE: Self = Self { qpn: 0, sl: 0 };
 
     /// The other side of a connection.
     pub(crate) const fn connected(qpn: u32) -> Self {
@@ -162,7 +165,7 @@ impl Wc {
             byte_len: 0,
             tail: Tail::None,
             qpn,
-            from: Sender { qpn: 0, sl: 0 },
+            from: Sender::NONE,
             solicited: false,
         }
     }
