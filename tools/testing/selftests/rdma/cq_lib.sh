@@ -601,6 +601,22 @@ cq_t2_down()
 	cq_wait 10 test ! -d /sys/class/infiniband/cqdb
 }
 
+# How many packets both devices of T2 have sent. A name space sees the counters of a
+# device that was moved there; else only the first one has them.
+cq_t2_packets()
+{
+	local n file
+
+	for n in a b; do
+		file=/sys/class/infiniband/cqd$n/ports/1/hw_counters/sent_pkts
+		if [ -e "$file" ]; then
+			cat "$file"
+		else
+			ip netns exec "cq$n" cat "$file"
+		fi
+	done | awk '{ n += $1 } END { print n + 0 }'
+}
+
 # cq_netem MODEL...: what happens to packets of T2 on their way, in both
 # directions; without arguments nothing does.
 cq_netem()

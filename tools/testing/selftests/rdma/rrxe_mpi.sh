@@ -32,17 +32,6 @@ find_mpi()
 	export PYTHONPATH=$MPI_PREFIX/lib/python3/dist-packages PATH=$PATH:$MPI_PREFIX/bin
 }
 
-packets()
-{
-	local ns
-
-	# The view of /sys of each name space has its own device only.
-	for ns in cqa cqb; do
-		ip netns exec "$ns" sh -c \
-			'cat /sys/class/infiniband/*/ports/1/hw_counters/sent_pkts'
-	done | awk '{ n += $1 } END { print n + 0 }'
-}
-
 t_up()
 {
 	# Else each rank would see the devices of both. Only possible while there is
@@ -82,7 +71,7 @@ t_provider()
 # mpi PACKETS RANKS TEST...: so many packets are sent at least.
 mpi()
 {
-	local least=$1 ranks=$2 before word rc=0
+	local least=$1 ranks=$2 before sent word rc=0
 	local -a command
 
 	shift 2
@@ -94,15 +83,15 @@ mpi()
 		--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include 'verbs;ofi_rxm'
 		-x FI_UNIVERSE_SIZE=8 -x LD_LIBRARY_PATH -x PYTHONPATH
 		-x SELFTEST_BREAK="$SELFTEST_BREAK" python3 -B "$RANK" "$@")
-	before=$(packets)
+	before=$(cq_t2_packets)
 	cq_note "\$ ${command[*]}"
 	ip netns exec cqa unshare -u sh -c 'hostname cqa; exec "$@"' sh \
 		timeout -k 3 $((60 * CQ_SCALE)) "${command[@]}" > "$CQ_TMP/out" 2>&1 || rc=$?
 	cat "$CQ_TMP/out" >> "$CQ_LOG"
 	[ "$rc" -eq 0 ] || cq_bad "mpirun: status $rc" || return
-	cq_note "$(($(packets) - before)) packets"
-	[ $(($(packets) - before)) -ge "$least" ] ||
-		cq_bad "fewer than $least packets" || return
+	sent=$(($(cq_t2_packets) - before))
+	cq_note "$sent packets"
+	[ "$sent" -ge "$least" ] || cq_bad "fewer than $least packets" || return
 	for word; do
 		grep -q "^${word%%=*}: [0-9]* rounds of $ranks ranks" "$CQ_TMP/out" ||
 			cq_bad "${word%%=*} was not done" || return

@@ -24,22 +24,15 @@ t_up()
 	CQ_LIMIT=40
 }
 
-# How many packets both devices have sent.
-packets()
-{
-	awk '{ n += $1 } END { print n }' \
-		"/sys/class/infiniband/cqd"[ab]"/ports/1/hw_counters/sent_pkts"
-}
-
 # pair MINIMUM: SRV and CLI, who have to send so many packets; nobody says that
 # data are wrong.
 pair()
 {
 	local before after
 
-	before=$(packets)
+	before=$(cq_t2_packets)
 	cq_pair "$CQ_LIMIT" "$CQ_PORT" || cq_bad "${CLI[0]} failed" || return
-	after=$(packets)
+	after=$(cq_t2_packets)
 	cq_note "$((after - before)) packets"
 	[ $((after - before)) -ge "$1" ] || cq_bad "fewer than $1 packets" || return
 	! grep -qiE "invalid data|verification failed" "$CQ_TMP/srv" "$CQ_TMP/cli" ||

@@ -32,12 +32,6 @@ find_ucx()
 	export LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:} OPAL_PREFIX=$MPI_PREFIX
 }
 
-packets()
-{
-	awk '{ n += $1 } END { print n }' \
-		"/sys/class/infiniband/cqd"[ab]"/ports/1/hw_counters/sent_pkts"
-}
-
 t_up()
 {
 	cq_t2_up || return "$CQ_FATAL"
@@ -59,44 +53,28 @@ t_info()
 	done
 }
 
-# end NAMESPACE DEVICE FILE ARGUMENT...: one end. It wants a terminal, else it takes
-# itself for a part of an MPI job.
-end()
-{
-	local ns=$1 dev=$2 file=$3
-
-	shift 3
-	ip netns exec "$ns" env UCX_NET_DEVICES="$dev:1" UCX_IB_GID_INDEX="$GID" \
-		UCX_TLS="$TRANSPORTS" timeout -k 3 $((30 * CQ_SCALE)) \
-		script -qefc "ucx_perftest $* -p $CQ_PORT" /dev/null \
-		< /dev/null > "$CQ_TMP/$file" 2>&1
-}
-
-# perf GID-INDEX TRANSPORTS ROUNDS ARGUMENT...: ROUNDS messages have come back.
+# perf_once GID-INDEX TRANSPORTS ROUNDS ARGUMENT...: ROUNDS messages have come back.
 perf_once()
 {
-	local rounds pid crc=0 src=0 before
-	local -a server=() client=()
+	local rounds before server client
 
-	GID=$1 TRANSPORTS=$2 rounds=$(cq_few "$3")
+	rounds=$(cq_few "$3")
+	local -a with=(env "UCX_IB_GID_INDEX=$1" "UCX_TLS=$2")
 	shift 3
+	cq_new_port
+	server="ucx_perftest $* -n $rounds -w 10 -p $CQ_PORT"
+	client="$server $SRV_IP"
 	# A transport by itself is told its device.
 	if [ "$1" = -x ]; then
-		server=(-d cqda:1) client=(-d cqdb:1)
+		server+=" -d $SRV_DEV:1" client+=" -d $CLI_DEV:1"
 	fi
-	cq_new_port
-	before=$(packets)
-	cq_note "ucx_perftest, GID $GID, $TRANSPORTS: $*"
-	end cqa cqda srv "$@" "${server[@]}" -n "$rounds" -w 10 &
-	pid=$!
-	cq_wait 10 grep -q "Waiting for connection" "$CQ_TMP/srv"
-	end cqb cqdb cli "$CQ_IP_A" "$@" "${client[@]}" -n "$rounds" -w 10 || crc=$?
-	[ "$crc" -eq 0 ] || kill "$pid" 2> /dev/null
-	wait "$pid" || src=$?
-	cat "$CQ_TMP/srv" "$CQ_TMP/cli" >> "$CQ_LOG"
-	[ "$crc$src" = 00 ] || cq_bad "status $crc, of the server $src" || return
+	# It wants a terminal, else it takes itself for a part of an MPI job.
+	SRV=("${with[@]}" "UCX_NET_DEVICES=$SRV_DEV:1" script -qefc "$server" /dev/null)
+	CLI=("${with[@]}" "UCX_NET_DEVICES=$CLI_DEV:1" script -qefc "$client" /dev/null)
+	before=$(cq_t2_packets)
+	cq_pair 30 "$CQ_PORT" < /dev/null || cq_bad "$CQ_ENDS" || return
 	grep -qE "^Final: +$rounds " "$CQ_TMP/cli" || cq_bad "not all rounds were done" || return
-	[ $(($(packets) - before)) -ge $((2 * rounds)) ] || cq_bad "too few packets"
+	[ $(($(cq_t2_packets) - before)) -ge $((2 * rounds)) ] || cq_bad "too few packets"
 }
 
 perf()		{ cq_retry perf_once "$@"; }
