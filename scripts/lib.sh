@@ -112,11 +112,19 @@ inroot() {
 	"$here/inroot" "$@"
 }
 
+# What apt and dpkg have in their environment in the root.
+apt_env=(DEBIAN_FRONTEND=noninteractive LC_ALL=C
+	${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"}
+	${no_proxy:+"no_proxy=$no_proxy"})
+
 # A command of apt or dpkg in the root.
 apt() {
-	inroot env DEBIAN_FRONTEND=noninteractive LC_ALL=C \
-		${http_proxy:+"http_proxy=$http_proxy"} ${https_proxy:+"https_proxy=$https_proxy"} \
-		${no_proxy:+"no_proxy=$no_proxy"} "$@"
+	inroot env "${apt_env[@]}" "$@"
+}
+
+# package_list FILE: the packages that it names, in $packages.
+package_list() {
+	mapfile -t packages < <(sed 's/#.*//' "$1" | tr -s '[:blank:]' '\n' | grep . | sort -u)
 }
 
 # unpack_debs SUITE DIR PACKAGE...: what these packages of a Debian suite hold, in a
