@@ -12,6 +12,10 @@
 //! the row, and next time as many are a batch; if a row goes on behind a batch, the next one is
 //! twice as large.
 //!
+//! Who has posted a long row waits for none of its messages, and is likely to post another one of
+//! that length. So only the first one of the next row is answered at once then, batches may be
+//! larger and end where the row does, and the timer may take longer.
+//!
 //! # Nothing is left behind
 //!
 //! A work request is in the ring before its doorbell is counted. Who counts the first one arms the
@@ -24,8 +28,20 @@ use crate::sync::Word;
 /// Doorbells of a row that are answered at once.
 const ALONE: u32 = 4;
 
+/// A row of so many is long: none of those who send and wait for answers makes one.
+const LONG: u32 = 64;
+
 /// The largest batch.
 const MOST: u32 = 32;
+
+/// The same behind a row that was long.
+const LONG_MOST: u32 = 64;
+
+/// How long doorbells wait for others, in nanoseconds.
+const PATIENCE: u64 = 50_000;
+
+/// The same behind a row that was long.
+const LONG_PATIENCE: u64 = 200_000;
 
 /// What to do about a doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +64,8 @@ pub(crate) struct Bell<W> {
     consumed: W,
     /// Doorbells since the user has consumed something.
     row: W,
+    /// How many they were last time.
+    last: W,
     /// Doorbells that wait.
     waiting: W,
     /// How many are a batch.
@@ -60,6 +78,7 @@ impl<W: Word> Bell<W> {
         Self {
             consumed: W::new(0),
             row: W::new(0),
+            last: W::new(0),
             waiting: W::new(0),
             batch: W::new(MOST),
         }
@@ -71,25 +90,30 @@ impl<W: Word> Bell<W> {
     pub(crate) fn ring(&self, consumed: u32) -> Answer {
         if self.consumed.load() != consumed {
             self.consumed.store(consumed);
+            self.last.store(self.row.load());
             self.row.store(0);
         }
 
         let row = self.row.load().saturating_add(1);
+        let long = self.is_behind_long_row();
+        let (alone, most) = if long { (1, LONG_MOST) } else { (ALONE, MOST) };
 
         self.row.store(row);
-        if row <= ALONE {
+        if row <= alone {
             return Answer::Now;
         }
 
-        let batch = self.batch.load();
+        let batch = self.batch.load().min(most);
         let waiting = match self.waiting.update(|n| Some(n.saturating_add(1))) {
             Ok(n) | Err(n) => n,
         };
 
-        if waiting.saturating_add(1) >= batch {
+        let full = waiting.saturating_add(1) >= batch;
+
+        if full || (long && row == self.last.load()) {
             self.take();
-            if row - ALONE > batch {
-                self.batch.store(batch.saturating_mul(2).min(MOST));
+            if full && row - alone > batch {
+                self.batch.store(batch.saturating_mul(2).min(most));
             }
             return Answer::Now;
         }
@@ -97,6 +121,20 @@ impl<W: Word> Bell<W> {
             Answer::Arm
         } else {
             Answer::Later
+        }
+    }
+
+    /// Tells whether the row before this one was long.
+    fn is_behind_long_row(&self) -> bool {
+        self.last.load() >= LONG
+    }
+
+    /// How long doorbells may wait, in nanoseconds.
+    pub(crate) fn patience(&self) -> u64 {
+        if self.is_behind_long_row() {
+            LONG_PATIENCE
+        } else {
+            PATIENCE
         }
     }
 

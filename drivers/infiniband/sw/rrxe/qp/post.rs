@@ -50,9 +50,6 @@ use kernel::{
     },
 };
 
-/// How long doorbells wait for others, in nanoseconds.
-const PATIENCE: u64 = 50_000;
-
 impl Qp {
     /// Posts send work requests; for a queue pair of user space, looks at its send queue.
     ///
@@ -116,7 +113,7 @@ impl Qp {
         let Some(mut tx) = this.tx.try_own() else {
             return false;
         };
-        let at = this.now().saturating_add(PATIENCE);
+        let at = this.now().saturating_add(this.bell.patience());
 
         Self::arm_for(this, &mut tx, at);
         if this.tx.leave(tx) {
