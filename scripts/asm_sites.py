@@ -165,7 +165,7 @@ SITES = [
          "driver::gate::Gate::enter", rmw(FULL), rmw(RELEASE, 2)),
     Site("P", "a number is published by __xa_store()", RRXE, "rcu::array::RcuArray::publish",
          call("__xa_store")),
-    Site("P", "a number is looked up by xa_load()", RRXE, "rcu::array::RcuArray::get",
+    Site("P", "a number is looked up by xa_load()", RRXE, "rcu::array::RcuArray::find",
          call("xa_load")),
     Site("P", "__xa_store() stores by a release", XARRAY, "xas_store", store(RELEASE)),
 ]

@@ -7,6 +7,7 @@ use crate::{
     device::Device,
     net::Flow,
     pd::Pd,
+    table::Recent,
     verbs::Verbs, //
 };
 use core::mem::{
@@ -24,8 +25,13 @@ use kernel::{
         Udata, //
     },
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         rcu,
-        Arc, //
+        Arc,
+        ArcBorrow, //
     }, //
 };
 
@@ -102,9 +108,34 @@ pub(crate) struct Ah {
     pub(crate) av: Av,
     pub(crate) num: u32,
     pub(crate) flow: Flow,
+    /// Not in the table any more. Who has found it before may go on, but for what was asked for
+    /// later: user space rings for that after the call that has set this.
+    gone: Atomic<bool>,
 }
 
 impl Ah {
+    fn new(pd: &Arc<Pd>, av: Av, num: u32) -> Result<Self> {
+        Ok(Self {
+            pd: pd.clone(),
+            flow: Flow::new(&pd.dev, &av, num)?,
+            av,
+            num,
+            gone: Atomic::new(false),
+        })
+    }
+
+    /// Finds the one that a work request of a protection domain names, if need be again.
+    pub(crate) fn find<'g>(
+        ahs: &Recent<'g, Self>,
+        pd: &Arc<Pd>,
+        num: u32,
+    ) -> Option<ArcBorrow<'g, Self>> {
+        ahs.get(num)
+            .filter(|ah| !ah.gone.load(Relaxed))
+            .or_else(|| ahs.look_up(num))
+            .filter(|ah| Arc::ptr_eq(&ah.pd, pd))
+    }
+
     /// Makes one.
     pub(crate) fn create(
         dev: &Arc<Device>,
@@ -119,17 +150,9 @@ impl Ah {
             GFP_ATOMIC
         };
 
-        let ah = dev.ahs.insert_with(gfp, |num| {
-            Ok(Arc::new(
-                Self {
-                    pd: pd.clone(),
-                    flow: Flow::new(dev, &av, num)?,
-                    av,
-                    num,
-                },
-                gfp,
-            )?)
-        })?;
+        let ah = dev
+            .ahs
+            .insert_with(gfp, |num| Ok(Arc::new(Self::new(pd, av, num)?, gfp)?))?;
 
         // Libraries that do not know numbers put whole vectors into their work requests; they get
         // none, and what they send is refused.
@@ -153,19 +176,14 @@ impl Ah {
     pub(crate) fn modify(&self, attr: &AhAttr<'_>) -> Result {
         let dev = &self.pd.dev;
         let av = Av::from_attr(attr)?;
-        let new = Arc::new(
-            Self {
-                pd: self.pd.clone(),
-                flow: Flow::new(dev, &av, self.num)?,
-                av,
-                num: self.num,
-            },
-            GFP_KERNEL,
-        )?;
+        let new = Arc::new(Self::new(&self.pd, av, self.num)?, GFP_KERNEL)?;
 
         // What was rung for before goes where it did.
         self.pd.catch_up();
-        drop(dev.ahs.replace(GFP_KERNEL, self.num, new)?);
+        dev.ahs
+            .replace(GFP_KERNEL, self.num, new)?
+            .gone
+            .store(true, Relaxed);
         Ok(())
     }
 
@@ -183,6 +201,8 @@ impl Ah {
     /// Ends it. A packet that is being sent may still use it.
     pub(crate) fn destroy(&self, _sleepable: bool) {
         self.pd.catch_up();
-        drop(self.pd.dev.ahs.remove(self.num));
+        if let Some(ah) = self.pd.dev.ahs.remove(self.num) {
+            ah.gone.store(true, Relaxed);
+        }
     }
 }

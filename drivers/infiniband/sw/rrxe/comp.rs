@@ -76,7 +76,6 @@ where
     ) -> Result<Response, Parked> {
         let psn = pkt.bth.psn;
 
-        self.response_waits = false;
         if self.cfg.transport != Transport::Rc || !self.state.sends() {
             return Ok(Response::Old);
         }
@@ -121,12 +120,6 @@ where
             _ => return Ok(Response::Bad),
         }
         Ok(Response::Taken)
-    }
-
-    /// The response is kept until its memory is there. As long as that takes nothing is lost.
-    fn wait_for_memory(&mut self) -> Parked {
-        self.response_waits = true;
-        Parked::Memory
     }
 
     /// Takes all before a PSN as acknowledged. Returns false if that is not possible, because a
@@ -267,7 +260,7 @@ where
                 for sge in self.q.sges(index).range(at, len) {
                     match env.scatter(Target::Local(sge), Source::Packet(payload, done)) {
                         Ok(()) => done += sge.len,
-                        Err(MemError::Wait) => return Err(self.wait_for_memory()),
+                        Err(MemError::Wait) => return Err(Parked::Memory),
                         Err(MemError::Access) => {
                             self.fail(Status::LocProt);
                             return Ok(());
@@ -313,7 +306,7 @@ where
 
             match env.scatter(Target::Local(sge), Source::Bytes(piece)) {
                 Ok(()) => rest = more,
-                Err(MemError::Wait) => return Err(self.wait_for_memory()),
+                Err(MemError::Wait) => return Err(Parked::Memory),
                 Err(MemError::Access) => {
                     self.fail(Status::LocProt);
                     return Ok(());

@@ -219,6 +219,9 @@ pub(crate) struct Cq {
     eq: Arc<EventQueue>,
     vector: Arc<Vector>,
     handle: CqHandle,
+    /// The ring of user space as it was made; it has another one now if `resized` is not 0.
+    first: Option<Arc<Queue>>,
+    resized: KWord,
     overflown: KWord,
     /// The queue pair that last has put off to answer a doorbell, or 0.
     belated: KWord,
@@ -272,15 +275,20 @@ impl Cq {
         if init.cqe == 0 || init.cqe > MAX_CQE {
             return Err(EINVAL);
         }
-        let (ring, cqe, token) = match udata {
+        let (ring, first, cqe, token) = match udata {
             Some(udata) => {
                 let ring = UserRing::new(init.cqe)?;
-                let cqe = ring.queue.geometry().capacity();
-                let token = respond(udata, &ring.queue)?;
+                let queue = ring.queue.clone();
+                let token = respond(udata, &queue)?;
+                let cqe = queue.geometry().capacity();
 
-                (Ring::User(ring), cqe, Some(token))
+                (Ring::User(ring), Some(queue), cqe, Some(token))
             }
-            None => (Ring::Kernel(KernelRing::new(init.cqe)?), init.cqe, None),
+            None => {
+                let ring = KernelRing::new(init.cqe)?;
+
+                (Ring::Kernel(ring), None, init.cqe, None)
+            }
         };
         let vector = dev.vector(init.comp_vector).ok_or(EINVAL)?;
         let eq = vector.attach(dev)?;
@@ -295,6 +303,8 @@ impl Cq {
                     eq: cq_eq,
                     vector: cq_vector,
                     handle,
+                    first,
+                    resized: Word::new(0),
                     overflown: Word::new(0),
                     belated: Word::new(0),
                     overflow <- new_work!("Cq::overflow"),
@@ -498,10 +508,17 @@ impl Cq {
     }
 
     /// A number that changes when user space takes completions.
+    ///
+    /// Each doorbell asks, so there is no lock unless the queue was resized. Who asks meanwhile
+    /// may get the number of the ring that is left.
     pub(crate) fn consumed(&self) -> u32 {
-        match &*self.ring.lock() {
-            Ring::User(r) => Word::load(r.queue.consumer()),
-            Ring::Kernel(_) => 0,
+        match &self.first {
+            Some(queue) if Word::load(&self.resized) == 0 => Word::load(queue.consumer()),
+            Some(_) => match &*self.ring.lock() {
+                Ring::User(r) => Word::load(r.queue.consumer()),
+                Ring::Kernel(_) => 0,
+            },
+            None => 0,
         }
     }
 
@@ -531,6 +548,7 @@ impl Cq {
             let old = ring.queue.clone();
 
             ring.move_to(new)?;
+            Word::store(&self.resized, 1);
             old
         };
         // Freeing memory is nothing for the time that interrupts are off.

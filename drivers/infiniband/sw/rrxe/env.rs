@@ -139,6 +139,8 @@ pub(crate) enum Source<'a, P> {
     Bytes(&'a [u8]),
     /// Payload of a received packet from an offset on.
     Packet(P, u32),
+    /// These bytes, and then payload of a received packet from its start on.
+    Behind(&'a [u8], P),
 }
 
 /// What the other side wants to do with memory.
@@ -166,8 +168,8 @@ pub(crate) enum AtomicOp {
 
 /// Memory regions and windows, as the queue pair may use them.
 ///
-/// Each call looks the key up anew, so that a region that was deregistered is never touched. Ranges
-/// that wrap around the address space are not in any region.
+/// Each call looks anew at what a key means and permits, so that a region that was deregistered is
+/// never touched. Ranges that wrap around the address space are not in any region.
 pub(crate) trait Mem {
     /// Payload of a received packet.
     type Packet<'p>: Copy;

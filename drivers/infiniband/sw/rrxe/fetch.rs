@@ -2,23 +2,62 @@
 
 //! Taking work requests out of rings that user space maps.
 //!
-//! The order of copies is here, so that it is the same for all rings and can be tested: the fixed
-//! part once, then what belongs to it once, by a count that was checked in the copy. `read` is the
-//! only access to the ring. It copies from an offset in the slot to a buffer of the kernel, in a
-//! way that the compiler cannot repeat or split, because user space writes at the same time.
+//! The order of copies is here, so that it is the same for all rings and can be tested: what is
+//! needed of the fixed part once, then what belongs to it once, by a count that was checked in the
+//! copy. A [`Slot`] is the only access to the ring. What it returns is what it has read once, and
+//! the compiler cannot read it again, because user space writes at the same time.
 
-use crate::wqe::{
-    decode_user,
-    recv_area_len,
-    send_area_len,
-    Limits,
-    Malformed,
-    Never,
-    RecvWqe,
-    SendWqe,
-    RECV_LEN,
-    SEND_LEN, //
+use crate::{
+    abi,
+    wqe::{
+        decode_user,
+        recv_area_len,
+        send_area_len,
+        Limits,
+        Malformed,
+        RecvWqe,
+        SendWqe,
+        RECV_LEN,
+        SEND_LEN, //
+    }, //
 };
+use core::mem::{
+    offset_of,
+    size_of, //
+};
+
+/// Size of a word.
+const WORD: usize = size_of::<u64>();
+
+/// Of the work request, all but what libraries put there for datagrams when there is no address
+/// handle.
+const WR_WORDS: usize = (offset_of!(abi::SendWr, wr) + size_of::<abi::WrAtomic>()) / WORD;
+const _: () = assert!(size_of::<abi::WrMw>() <= size_of::<abi::WrAtomic>());
+const _: () = assert!(size_of::<abi::WrFlush>() <= size_of::<abi::WrAtomic>());
+const _: () = assert!(offset_of!(abi::WrUd, av) <= size_of::<abi::WrAtomic>());
+
+/// Length, and number of elements.
+const DMA_WORDS: usize = offset_of!(abi::DmaInfo, sge_offset) / WORD;
+
+const RECV_WORDS: usize = RECV_LEN / WORD;
+
+/// An entry of a ring, which user space changes meanwhile.
+pub(crate) trait Slot {
+    /// Reads words at an offset that is a multiple of their size, each once.
+    fn words<const N: usize>(&mut self, at: usize) -> [u64; N];
+
+    /// Copies bytes at an offset, each once.
+    fn copy(&mut self, at: usize, to: &mut [u8]);
+}
+
+/// Puts words into the image of an entry.
+fn put<const N: usize>(image: &mut [u8], at: usize, words: [u64; N]) {
+    let places = image.get_mut(at..).unwrap_or(&mut []);
+
+    for (place, word) in places.chunks_exact_mut(WORD).zip(words) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+}
 
 /// Takes a send work request; its elements or inline bytes are in `area` afterwards, which has as
 /// many bytes as [`Limits::area`] says.
@@ -27,20 +66,22 @@ use crate::wqe::{
 ///
 /// If the entry does not describe something that this queue pair can do.
 // Litmus: CoRR+uring-read-once
-pub(crate) fn send(
-    mut read: impl FnMut(usize, &mut [u8]),
+pub(crate) fn send<K>(
+    slot: &mut impl Slot,
     area: &mut [u8],
     limits: &Limits,
-) -> Result<SendWqe<Never>, Malformed> {
+) -> Result<SendWqe<K>, Malformed> {
     let mut head = [0; SEND_LEN];
+    let (wr, dma) = (offset_of!(abi::SendWqe, wr), offset_of!(abi::SendWqe, dma));
 
-    read(0, &mut head);
+    put::<WR_WORDS>(&mut head, wr, slot.words(wr));
+    put::<DMA_WORDS>(&mut head, dma, slot.words(dma));
 
     let len = send_area_len(&head, limits)?;
     let area = area.get_mut(..len).unwrap_or(&mut []);
 
     if !area.is_empty() {
-        read(SEND_LEN, area);
+        slot.copy(SEND_LEN, area);
     }
     decode_user(&head, area, limits)
 }
@@ -53,19 +94,19 @@ pub(crate) fn send(
 /// If the entry has more elements than fit into a slot, or one that is no range of memory.
 // Litmus: CoRR+uring-read-once
 pub(crate) fn recv(
-    mut read: impl FnMut(usize, &mut [u8]),
+    slot: &mut impl Slot,
     area: &mut [u8],
     max_sge: u8,
 ) -> Result<RecvWqe, Malformed> {
     let mut head = [0; RECV_LEN];
 
-    read(0, &mut head);
+    put::<RECV_WORDS>(&mut head, 0, slot.words(0));
 
     let len = recv_area_len(&head, max_sge)?;
     let area = area.get_mut(..len).unwrap_or(&mut []);
 
     if !area.is_empty() {
-        read(RECV_LEN, area);
+        slot.copy(RECV_LEN, area);
     }
     RecvWqe::decode(&head, area, max_sge)
 }
@@ -112,8 +153,19 @@ mod tests {
                 seen: [false; SLOT],
             }
         }
+    }
 
-        fn read(&mut self, at: usize, to: &mut [u8]) {
+    impl Slot for Hostile {
+        fn words<const N: usize>(&mut self, at: usize) -> [u64; N] {
+            core::array::from_fn(|i| {
+                let mut word = [0; WORD];
+
+                self.copy(at + i * WORD, &mut word);
+                u64::from_ne_bytes(word)
+            })
+        }
+
+        fn copy(&mut self, at: usize, to: &mut [u8]) {
             self.outside |= at + to.len() > SLOT;
             for ((to, from), seen) in to
                 .iter_mut()
@@ -142,7 +194,7 @@ mod tests {
         ] {
             let mut area = [0; 32];
             let mut ring = Hostile::new(&[(12, 2), (16, flags), (184, length), (196, num_sge)]);
-            let wqe = send(|at, to| ring.read(at, to), &mut area, &LIMITS);
+            let wqe = send::<()>(&mut ring, &mut area, &LIMITS);
 
             assert_eq!(wqe.is_ok(), good);
             assert!(!ring.again && !ring.outside);
@@ -166,7 +218,7 @@ mod tests {
         for (num_sge, good) in [(0, true), (2, true), (3, false), (0x102, false)] {
             let mut ring = Hostile::new(&[(28, num_sge)]);
             let mut area = [0; 32];
-            let wqe = recv(|at, to| ring.read(at, to), &mut area, 2);
+            let wqe = recv(&mut ring, &mut area, 2);
 
             assert_eq!(wqe.is_ok(), good);
             assert!(!ring.again && !ring.outside);

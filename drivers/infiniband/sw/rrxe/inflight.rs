@@ -125,16 +125,21 @@ where
         self.head == self.tail
     }
 
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
     /// Tells whether there is no room.
     pub(crate) fn is_full(&self) -> bool {
-        self.tail.wrapping_sub(self.head) > self.mask
+        self.len() > self.mask
     }
 
     /// Indices of all entries.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> {
         let head = self.head;
 
-        (0..self.tail.wrapping_sub(head)).map(move |i| head.wrapping_add(i))
+        (0..self.len()).map(move |i| head.wrapping_add(i))
     }
 
     fn slot(&self, index: u32) -> usize {
@@ -143,7 +148,7 @@ where
 
     /// Returns an entry.
     pub(crate) fn get(&self, index: u32) -> Option<&Entry<K>> {
-        if index.wrapping_sub(self.head) >= self.tail.wrapping_sub(self.head) {
+        if index.wrapping_sub(self.head) >= self.len() {
             return None;
         }
         self.entries.get(self.slot(index))?.as_ref()
@@ -151,7 +156,7 @@ where
 
     /// Returns an entry to change it.
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Entry<K>> {
-        if index.wrapping_sub(self.head) >= self.tail.wrapping_sub(self.head) {
+        if index.wrapping_sub(self.head) >= self.len() {
             return None;
         }
 
@@ -197,15 +202,15 @@ where
         }
     }
 
-    /// Takes the first entry.
-    pub(crate) fn pop(&mut self) -> Option<Entry<K>> {
-        if self.is_empty() {
-            return None;
+    /// Drops the first entry, if there is one.
+    pub(crate) fn drop_first(&mut self) {
+        if !self.is_empty() {
+            self.head = self.head.wrapping_add(1);
         }
+    }
 
-        let slot = self.slot(self.head);
-
-        self.head = self.head.wrapping_add(1);
-        self.entries.get_mut(slot)?.take()
+    /// Drops all entries.
+    pub(crate) fn clear(&mut self) {
+        self.head = self.tail;
     }
 }

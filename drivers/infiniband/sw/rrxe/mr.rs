@@ -3,9 +3,9 @@
 //! Memory regions.
 //!
 //! What decides about an access, key, rights and state, is in one word of the region, so that it is
-//! looked at once. The engine looks a region up anew for each packet, under RCU, and does not keep
-//! it: a region that is deregistered is out of the table first, and its memory is given back after
-//! a grace period.
+//! looked at once, and it is looked at for each access. The engine finds a region under RCU, and
+//! keeps it for one go at most: a region that is deregistered first is not valid any more, then is
+//! taken out of the table, and its memory is given back after a grace period.
 
 #[path = "mr/by_key.rs"]
 mod by_key;
@@ -37,6 +37,7 @@ use crate::{
     },
     pd::Pd,
     qp::rings::RegMr,
+    table::Recent,
     wc::Status,
     wqe::BindMw, //
 };
@@ -84,6 +85,8 @@ pub(crate) struct Who<'a> {
     pub(crate) qpn: u32,
     /// Where to note what is not there.
     pub(crate) misses: &'a Misses,
+    /// The regions, and which of them was used last.
+    pub(crate) mrs: &'a Recent<'a, Mr>,
 }
 
 /// A key of a region.
@@ -523,12 +526,24 @@ fn there(done: bool) -> Result<(), Miss> {
     done.then_some(()).ok_or(Miss::Never)
 }
 
+/// Finds the region that has a number and is as it should be.
+fn usable<'g>(
+    who: &Who<'g>,
+    number: u32,
+    is_right: impl Fn(&Mr) -> bool,
+) -> Option<ArcBorrow<'g, Mr>> {
+    match who.mrs.get(number) {
+        Some(mr) if is_right(&mr) => Some(mr),
+        // It may not be valid any more, and another one have its number.
+        _ => who.mrs.look_up(number).filter(|mr| is_right(mr)),
+    }
+}
+
 /// Finds what a key and a range of addresses mean, if the range may be accessed as `need` says: the
 /// region, and address and offset in it. Of a range that is empty only the key is looked at.
 fn find<'g>(
-    dev: &'g Device,
-    guard: &'g rcu::Guard,
-    who: &Who<'_>,
+    dev: &Device,
+    who: &Who<'g>,
     key: Key,
     need: u32,
     (va, len): (u64, u64),
@@ -536,22 +551,18 @@ fn find<'g>(
     let number = index(key.value());
 
     if matches!(key, Key::Remote(_)) && number >= params::MWN.0 {
-        let mw = dev.mws.get(guard, number)?;
+        let guard = rcu::read_lock();
+        let mw = dev.mws.get(&guard, number)?;
         let view = mw.view(who, key.value(), need, (va, len))?;
-        let mr = dev.mrs.get(guard, view.mr)?;
-
-        if !Word(mr.word.load(Acquire)).is_valid() || mr.pd.load(Relaxed) != who.pd.id {
-            return None;
-        }
+        let mr = usable(who, view.mr, |mr| {
+            Word(mr.word.load(Acquire)).is_valid() && mr.pd.load(Relaxed) == who.pd.id
+        })?;
         let offset = mr.offset(view.va, len)?;
 
         return Some((mr, view.va, offset));
     }
-    let mr = dev.mrs.get(guard, number)?;
 
-    if !mr.permits(who, key.value(), need) {
-        return None;
-    }
+    let mr = usable(who, number, |mr| mr.permits(who, key.value(), need))?;
     let offset = if len == 0 { 0 } else { mr.offset(va, len)? };
 
     Some((mr, va, offset))

@@ -149,6 +149,7 @@ const NAMES: [&str; DropReason::COUNT] = [
     "qkey",
     "icrc",
     "ip_options",
+    "refused",
 ];
 
 impl Drops {

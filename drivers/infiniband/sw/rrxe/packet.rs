@@ -66,11 +66,14 @@ pub(crate) enum DropReason {
     Icrc,
     /// IP options, which RoCEv2 does not have.
     IpOptions,
+    /// The queue pair could not take it and does not answer: no receive buffer, or one that is too
+    /// small, or the rest of a message that has lost its beginning.
+    Refused,
 }
 
 impl DropReason {
     /// Number of reasons, for arrays of counters.
-    pub(crate) const COUNT: usize = Self::IpOptions as usize + 1;
+    pub(crate) const COUNT: usize = Self::Refused as usize + 1;
 }
 
 /// The IP header of a received packet.

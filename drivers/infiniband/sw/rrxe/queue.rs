@@ -83,6 +83,15 @@ impl Queue {
         self.buf.copy_out(SLOTS.saturating_add(offset), to);
     }
 
+    /// Reads words of the slots, each once; 0 if they are not all there or not aligned, which
+    /// cannot be.
+    #[inline]
+    pub(crate) fn words<const N: usize>(&self, offset: usize) -> [u64; N] {
+        self.buf
+            .words(SLOTS.saturating_add(offset))
+            .unwrap_or([0; N])
+    }
+
     /// Copies bytes into the slots.
     pub(crate) fn copy_in(&self, offset: usize, from: &[u8]) {
         self.buf.copy_in(SLOTS.saturating_add(offset), from);

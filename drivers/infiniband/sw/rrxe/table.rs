@@ -19,7 +19,10 @@ use kernel::{
     }, //
 };
 
-pub(crate) use kernel::sync::rcu::array::Retired;
+pub(crate) use kernel::sync::rcu::array::{
+    Recent,
+    Retired, //
+};
 
 /// A table of objects with numbers of 24 bits at most.
 #[pin_data]
@@ -69,6 +72,12 @@ impl<T: Send + Sync + 'static> Table<T> {
     #[inline]
     pub(crate) fn get<'g>(&'g self, guard: &'g rcu::Guard, index: u32) -> Option<ArcBorrow<'g, T>> {
         self.array.get(guard, index)
+    }
+
+    /// Look-ups of one read-side section that are likely to be for the same object again and again.
+    #[inline]
+    pub(crate) fn recent<'g>(&'g self, guard: &'g rcu::Guard) -> Recent<'g, T> {
+        self.array.recent(guard)
     }
 
     /// Puts an object in the place of the one that has a number. A look-up finds one or the other.

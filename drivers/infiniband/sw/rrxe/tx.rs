@@ -145,8 +145,6 @@ pub(crate) struct Tx<V, A> {
     pub(crate) rnr_until: Option<u64>,
     /// The last packet was not sent, because its payload is not there yet.
     payload_waits: bool,
-    /// The last response was not taken, because the memory for it is not there yet.
-    pub(crate) response_waits: bool,
     /// It was reported that the queue is drained.
     drained: bool,
     /// A completion was lost; there will be no more of them.
@@ -188,7 +186,6 @@ where
             deadline: None,
             rnr_until: None,
             payload_waits: false,
-            response_waits: false,
             drained: false,
             overflowed: false,
         }
@@ -217,7 +214,7 @@ where
 
     /// Forgets everything that is in flight.
     pub(crate) fn reset(&mut self) {
-        while self.q.pop().is_some() {}
+        self.q.clear();
         self.cur = self.q.head();
         self.cur_pkt = 0;
         self.resources = 0;
@@ -228,7 +225,6 @@ where
         self.una = self.next;
         self.snd_max = self.next;
         self.payload_waits = false;
-        self.response_waits = false;
         self.drained = false;
         self.overflowed = false;
     }
@@ -256,6 +252,7 @@ where
         let mut ev = Events::default();
         let mut left = budget;
 
+        self.payload_waits = false;
         while self.state.sends() {
             if !self.retire(env, &mut ev) {
                 break;
@@ -304,24 +301,26 @@ where
     /// Completes what is done, in order. Returns false if that was the end.
     fn retire<E: TxEnv<Kernel = K>>(&mut self, env: &mut E, ev: &mut Events) -> bool {
         loop {
-            let (entry, status) = match self.q.get(self.q.head()) {
-                Some(e) => match e.phase {
-                    Phase::Open => return true,
-                    Phase::Done => (*e, Status::Success),
-                    Phase::Failed(status) => (*e, status),
-                },
-                None => return true,
+            let Some(entry) = self.q.get(self.q.head()) else {
+                return true;
             };
+            let status = match entry.phase {
+                Phase::Open => return true,
+                Phase::Done => Status::Success,
+                Phase::Failed(status) => status,
+            };
+            let holds = entry.holds_resource();
+            let wc = self.completion(entry, status);
 
             if self.cur == self.q.head() {
                 self.cur = self.cur.wrapping_add(1);
                 self.cur_pkt = 0;
             }
-            let _ = self.q.pop();
-            if entry.holds_resource() {
+            self.q.drop_first();
+            if holds {
                 self.resources = self.resources.saturating_sub(1);
             }
-            if !self.complete(env, &entry, status, ev) || status != Status::Success {
+            if !self.complete(env, wc, ev) || status != Status::Success {
                 self.state = QpState::Error;
                 ev.error = true;
                 return false;
@@ -329,22 +328,15 @@ where
         }
     }
 
-    /// Makes a completion, if there is to be one. Returns false if there is no room for it.
-    fn complete<E: TxEnv<Kernel = K>>(
-        &mut self,
-        env: &mut E,
-        entry: &Entry<K>,
-        status: Status,
-        ev: &mut Events,
-    ) -> bool {
+    /// The completion of a work request, if there is to be one.
+    fn completion(&self, entry: &Entry<K>, status: Status) -> Option<Wc> {
         let wqe = &entry.wqe;
 
         if status == Status::Success && !self.cfg.signal_all && !wqe.flags.has(SendFlags::SIGNALED)
         {
-            return true;
+            return None;
         }
-
-        let wc = Wc {
+        Some(Wc {
             wr_id: wqe.wr_id,
             status,
             opcode: wqe.work.wc_opcode(),
@@ -356,14 +348,22 @@ where
             qpn: self.cfg.qpn,
             from: Sender::NONE,
             solicited: false,
-        };
+        })
+    }
 
-        if env.complete(&wc).is_err() {
-            self.overflowed = true;
-            ev.overflow = true;
-            return false;
+    /// Makes a completion. Returns false if there is no room for it.
+    fn complete<E: TxEnv<Kernel = K>>(
+        &mut self,
+        env: &mut E,
+        wc: Option<Wc>,
+        ev: &mut Events,
+    ) -> bool {
+        if wc.is_none_or(|wc| env.complete(&wc).is_ok()) {
+            return true;
         }
-        true
+        self.overflowed = true;
+        ev.overflow = true;
+        false
     }
 
     /// Completes everything with an error, in order.
@@ -372,11 +372,13 @@ where
         self.rnr_until = None;
         // Once the completion queue was full, the rest is lost; that was reported.
         while !self.overflowed {
-            let Some(entry) = self.q.pop() else {
+            let Some(entry) = self.q.get(self.q.head()) else {
                 break;
             };
+            let wc = self.completion(entry, Status::WrFlush);
 
-            self.complete(env, &entry, Status::WrFlush, ev);
+            self.q.drop_first();
+            self.complete(env, wc, ev);
         }
         if self.overflowed {
             return;
@@ -392,8 +394,9 @@ where
                 },
                 Some(Err(bad)) => Entry::failed(bad.wr_id, Status::WrFlush, self.next),
             };
+            let wc = self.completion(&entry, Status::WrFlush);
 
-            if !self.complete(env, &entry, Status::WrFlush, ev) {
+            if !self.complete(env, wc, ev) {
                 return;
             }
         }
@@ -875,9 +878,10 @@ where
         self.rewind();
     }
 
-    /// Takes note of time. Call [`Self::run`] afterwards.
+    /// Takes note of time; `kept` says that a response has come and is kept, because the memory for
+    /// it is not there yet. Call [`Self::run`] afterwards.
     #[doc(alias = "retransmit_timer")]
-    pub(crate) fn timeout<E: TxEnv<Kernel = K>>(&mut self, env: &E) {
+    pub(crate) fn timeout<E: TxEnv<Kernel = K>>(&mut self, env: &E, kept: bool) {
         let now = env.now();
 
         if !self.state.sends() || self.rnr_until.is_some() {
@@ -885,7 +889,7 @@ where
         }
         if self.deadline.is_some_and(|d| d <= now) {
             self.deadline = None;
-            if self.payload_waits || self.response_waits {
+            if self.payload_waits || kept {
                 // It is this side that takes long, and to try again does not help.
                 self.deadline = self.cfg.timeout.map(|t| now.saturating_add(t));
             } else if self.is_waiting() {

@@ -7,9 +7,9 @@
 //! those, and gets a [`SendWqe`] from [`decode_user`]. Whatever user space does to the ring
 //! meanwhile, each number that was checked is the number that is used.
 //!
-//! What only the kernel may ask for is [`Work::Kernel`]. Its payload is a type parameter, and what
-//! is decoded from a user's ring has [`Never`] there, a type without values: no check can be
-//! forgotten, because there is nothing to check.
+//! What only the kernel may ask for is [`Work::Kernel`]. Its payload is a type parameter, of which
+//! [`decode_user`] knows nothing, so it has no way to make one: no check can be forgotten, because
+//! there is nothing to check.
 
 use crate::{
     abi::{
@@ -51,10 +51,6 @@ pub(crate) const MAX_INLINE: usize = 512;
 
 /// The longest message (IBA vol. 1, 9.7.7).
 pub(crate) const MAX_MSG: u32 = 1 << 31;
-
-/// A type without values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Never {}
 
 /// Numbers of operations in user space's entries (`enum ib_uverbs_wr_opcode`).
 mod op {
@@ -262,52 +258,6 @@ pub(crate) struct SendWqe<K> {
     pub(crate) data: Data,
 }
 
-impl SendWqe<Never> {
-    /// Makes it one of the type that kernel work requests have as well.
-    pub(crate) fn widen<K>(self) -> SendWqe<K> {
-        let work = match self.work {
-            Work::Send(tail) => Work::Send(tail),
-            Work::Datagram {
-                ah,
-                qpn,
-                qkey,
-                tail,
-            } => Work::Datagram {
-                ah,
-                qpn,
-                qkey,
-                tail,
-            },
-            Work::Write { va, rkey, tail } => Work::Write { va, rkey, tail },
-            Work::Read { va, rkey } => Work::Read { va, rkey },
-            Work::CompareSwap {
-                va,
-                rkey,
-                compare,
-                swap,
-            } => Work::CompareSwap {
-                va,
-                rkey,
-                compare,
-                swap,
-            },
-            Work::FetchAdd { va, rkey, add } => Work::FetchAdd { va, rkey, add },
-            Work::Flush(feth, reth) => Work::Flush(feth, reth),
-            Work::AtomicWrite { va, rkey } => Work::AtomicWrite { va, rkey },
-            Work::LocalInv(rkey) => Work::LocalInv(rkey),
-            Work::BindMw(bind) => Work::BindMw(bind),
-            Work::Kernel(never) => match never {},
-        };
-
-        SendWqe {
-            wr_id: self.wr_id,
-            work,
-            flags: self.flags,
-            data: self.data,
-        }
-    }
-}
-
 /// A work request that cannot be done: what its completion says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
@@ -391,11 +341,11 @@ pub(crate) fn send_area_len(head: &[u8; SEND_LEN], limits: &Limits) -> Result<us
 /// # Errors
 ///
 /// If the entry does not describe something that this queue pair can do.
-pub(crate) fn decode_user(
+pub(crate) fn decode_user<K>(
     head: &[u8; SEND_LEN],
     area: &[u8],
     limits: &Limits,
-) -> Result<SendWqe<Never>, Malformed> {
+) -> Result<SendWqe<K>, Malformed> {
     let wr_id = u64_at(head, WR + offset_of!(abi::SendWr, wr_id));
     let malformed = |status| Malformed { wr_id, status };
 
@@ -447,7 +397,7 @@ fn fits<K>(work: &Work<K>, data: &Data) -> bool {
     }
 }
 
-fn decode_work(head: &[u8; SEND_LEN], transport: Transport) -> Option<Work<Never>> {
+fn decode_work<K>(head: &[u8; SEND_LEN], transport: Transport) -> Option<Work<K>> {
     let u32_of = |at| u32_at(head, UN + at);
     let u64_of = |at| u64_at(head, UN + at);
     let ex = WR + offset_of!(abi::SendWr, ex);
@@ -652,13 +602,15 @@ mod tests {
     }
 
     fn refused(head: &[u8; SEND_LEN], area: &[u8], limits: &Limits) -> Option<Status> {
-        decode_user(head, area, limits).err().map(|m| m.status)
+        decode_user::<()>(head, area, limits)
+            .err()
+            .map(|m| m.status)
     }
 
     #[test]
     fn write_with_two_elements() {
         // The library's length is wrong, as one that was shipped has it.
-        let wqe = decode_user(
+        let wqe = decode_user::<()>(
             &entry(0, SendFlags::SIGNALED, 200, 2),
             &area(&[(0x5000, 100), (0x6000, 28)]),
             &LIMITS,
@@ -779,7 +731,7 @@ mod tests {
 
         put(&mut head, 36, &5u32.to_ne_bytes());
         assert_eq!(
-            decode_user(&head, &[], &limits).map(|w| w.work),
+            decode_user::<()>(&head, &[], &limits).map(|w| w.work),
             Ok(Work::Datagram {
                 ah: 5,
                 qpn: 0x11,
@@ -803,7 +755,7 @@ mod tests {
                 Some(Status::LocQpOp)
             );
         }
-        let wqe = decode_user(&entry(15, 0, 0, 0), &[1; 8], &LIMITS);
+        let wqe = decode_user::<()>(&entry(15, 0, 0, 0), &[1; 8], &LIMITS);
         assert_eq!(wqe.map(|w| w.data), Ok(Data::Inline(8)));
     }
 
@@ -846,7 +798,7 @@ mod tests {
             head[12] &= 0x0f;
             put(&mut head, 197, &[0; 3]);
             head[196] &= 7;
-            if let Ok(wqe) = decode_user(&head, &area, &LIMITS) {
+            if let Ok(wqe) = decode_user::<()>(&head, &area, &LIMITS) {
                 good += 1;
                 match wqe.data {
                     Data::Inline(len) => assert!(len <= 64),

@@ -25,6 +25,7 @@ use crate::{
 };
 use core::{
     marker::PhantomData,
+    num::NonZeroUsize,
     ptr::{
         addr_of_mut,
         null_mut, //
@@ -77,10 +78,10 @@ impl TxBuff {
 }
 
 impl SkBuff {
-    /// If this is a train of that protocol, returns the size of a payload, which is not 0. The data
-    /// begins with the UDP header.
+    /// If this is a train of that protocol, returns the size of a payload. The data begins with the
+    /// UDP header.
     #[inline]
-    pub fn train(&self, ether_type: u16) -> Option<usize> {
+    pub fn train(&self, ether_type: u16) -> Option<NonZeroUsize> {
         // SAFETY: By the type invariants the buffer is valid.
         let (size, count, ours) = unsafe {
             let info = bindings::skb_shinfo(self.0.as_ptr());
@@ -95,13 +96,14 @@ impl SkBuff {
         if !ours {
             return None;
         }
-        if size != 0 {
+        if let Some(size) = NonZeroUsize::new(size) {
             return Some(size);
         }
 
         let len = self.len().checked_sub(UDP_LEN)?;
+        let count = NonZeroUsize::new(count).filter(|&n| n.get() > 1 && len % n == 0)?;
 
-        (count > 1 && len != 0 && len % count == 0).then(|| len / count)
+        NonZeroUsize::new(len / count)
     }
 }
 

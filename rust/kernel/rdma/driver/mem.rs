@@ -27,6 +27,28 @@ use core::{
     ptr::NonNull, //
 };
 
+/// Does what races with others on purpose, which KCSAN is not to report: `data_race()` of C.
+///
+/// That is for memory of which a process says when who uses it, or nobody does: two queue pairs
+/// that receive into the same buffer make a race of the process, if it is one. Not more than a
+/// copy goes in here, as what it does to other memory is not looked at either.
+#[inline(always)]
+fn data_race<R>(f: impl FnOnce() -> R) -> R {
+    #[cfg(CONFIG_KCSAN)]
+    // SAFETY: This may be called anywhere, and is undone below.
+    unsafe {
+        bindings::kcsan_disable_current()
+    };
+    let result = f();
+
+    #[cfg(CONFIG_KCSAN)]
+    // SAFETY: It was disabled above, by the same task.
+    unsafe {
+        bindings::kcsan_enable_current()
+    };
+    result
+}
+
 /// Copies bytes from memory that others may change meanwhile.
 ///
 /// # Safety
@@ -34,9 +56,15 @@ use core::{
 /// `from` must be valid for reading as many bytes as `to` has.
 #[inline]
 pub(super) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
-    // SAFETY: By the requirement of this function; the compiler knows nothing of what is behind
-    // the call, so it cannot read twice.
-    unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+    let copy = to.as_mut_ptr();
+
+    // SAFETY: By the requirement of this function.
+    data_race(|| unsafe { bindings::memcpy(copy.cast(), from.cast(), to.len()) });
+    // The compiler knows what `memcpy()` does, and might read from the original again when it is
+    // asked for what is in the copy. So that it has to take that from the copy, it is told that it
+    // may be something else by now.
+    // SAFETY: This is no instruction at all.
+    unsafe { core::arch::asm!("/* {0} */", in(reg) copy, options(nostack, preserves_flags)) };
 }
 
 /// Copies bytes to memory that others may access meanwhile.
@@ -47,7 +75,7 @@ pub(super) unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
 #[inline]
 unsafe fn copy_in(to: *mut u8, from: &[u8]) {
     // SAFETY: As in `copy_out()`.
-    unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) };
+    data_race(|| unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) });
 }
 
 /// A piece of memory that is to be read, and that others may change meanwhile.
@@ -134,10 +162,10 @@ impl Piece<'_> {
         if self.apart {
             // SAFETY: By the type invariant, the check, and the requirement of this function. What
             // is written here is not the piece, to which nobody writes.
-            unsafe { bindings::memcpy(to.cast(), from, n) };
+            data_race(|| unsafe { bindings::memcpy(to.cast(), from, n) });
         } else {
             // SAFETY: As above, but for the last; as in `copy_out()`.
-            unsafe { bindings::memmove(to.cast(), from, n) };
+            data_race(|| unsafe { bindings::memmove(to.cast(), from, n) });
         }
     }
 }
@@ -535,6 +563,25 @@ impl FastPages {
 
 /// Memory of the kernel that user space can map.
 ///
+/// # Examples
+///
+/// ```
+/// use kernel::rdma::driver::mem::UserBuf;
+///
+/// let buf = UserBuf::new(16)?;
+/// let mut copy = [0; 4];
+///
+/// buf.copy_in(8, &7u64.to_ne_bytes());
+/// assert_eq!(buf.words::<2>(0), Some([0, 7]));
+/// buf.copy_out(8, &mut copy);
+/// assert_eq!(copy, 7u64.to_ne_bytes()[..4]);
+///
+/// // Not a multiple of eight, and beyond the end.
+/// assert_eq!(buf.words::<1>(4), None);
+/// assert_eq!(buf.words::<2>(buf.len() - 8), None);
+/// # Ok::<(), Error>(())
+/// ```
+///
 /// # Invariants
 ///
 /// `ptr` is the start of `len` bytes from `vmalloc_user()` that are ours to free. A process that
@@ -611,6 +658,23 @@ impl UserBuf {
             // SAFETY: By the type invariant.
             unsafe { copy_out(from, to) };
         }
+    }
+
+    /// Reads words, each once; `None` if there are not so many, or the offset is no multiple of
+    /// eight. For what has a size that the compiler knows this is faster than
+    /// [`copy_out`](Self::copy_out).
+    #[inline]
+    pub fn words<const N: usize>(&self, at: usize) -> Option<[u64; N]> {
+        let ptr = self
+            .range(at, N * size_of::<u64>())
+            .filter(|_| at % 8 == 0)?
+            .cast::<u64>();
+
+        Some(core::array::from_fn(|i| {
+            // SAFETY: By the type invariant all words of the range are there as long as `self`, and
+            // they are aligned, since the memory starts with a page.
+            unsafe { Atomic::from_ptr(ptr.wrapping_add(i)) }.load(Relaxed)
+        }))
     }
 
     /// Writes bytes; nothing if there are not so many.

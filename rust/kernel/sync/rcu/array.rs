@@ -52,6 +52,14 @@
 //! assert_eq!(array.get(&rcu::read_lock(), index).map(|obj| *obj), Some(0));
 //! drop(array.replace(GFP_KERNEL, index, same)?);
 //! assert!(array.replace(GFP_KERNEL, index + 1, obj.clone()).is_err());
+//! {
+//!     let guard = rcu::read_lock();
+//!     let recent = array.recent(&guard);
+//!
+//!     assert_eq!(recent.get(index).map(|obj| *obj), Some(index * 2));
+//!     assert_eq!(recent.get(index).map(|obj| *obj), Some(index * 2));
+//!     assert!(recent.get(index + 1).is_none());
+//! }
 //!
 //! let same = array.remove(index).map(|retired| retired.wait());
 //! assert!(same.is_some_and(|same| Arc::ptr_eq(&same, &obj)));
@@ -85,9 +93,13 @@ use crate::{
     types::Opaque,
 };
 use core::{
-    cell::UnsafeCell,
+    cell::{
+        Cell,
+        UnsafeCell, //
+    },
     marker::PhantomData,
     mem::ManuallyDrop,
+    ops::Deref,
     ptr::{
         null_mut,
         NonNull, //
@@ -279,18 +291,33 @@ impl<T: Send + Sync + 'static> RcuArray<T> {
     }
 
     /// Finds an object by its number. Any context.
+    #[inline]
+    pub fn get<'g>(&'g self, guard: &'g Guard, index: u32) -> Option<ArcBorrow<'g, T>> {
+        self.find(guard, index)
+            .map(|node| node.value.as_arc_borrow())
+    }
+
     // Litmus: MP+cqn-rcu
     #[inline]
-    pub fn get<'g>(&'g self, _guard: &'g Guard, index: u32) -> Option<ArcBorrow<'g, T>> {
+    fn find<'g>(&'g self, _guard: &'g Guard, index: u32) -> Option<&'g Node<T>> {
         // SAFETY: By the type invariants the XArray is valid. A reserved entry looks like none.
         let node = unsafe { bindings::xa_load(self.xa.get(), index as c_ulong) }.cast::<Node<T>>();
         let node = NonNull::new(node)?;
 
         // SAFETY: By the type invariants this is a node that is not freed before a grace period
         // has passed, and the guard, which lives for `'g`, keeps one from passing.
-        let node: &'g Node<T> = unsafe { node.as_ref() };
+        Some(unsafe { node.as_ref() })
+    }
 
-        Some(node.value.as_arc_borrow())
+    /// Look-ups of one read-side section that are likely to be for the same object again and again.
+    #[inline]
+    pub fn recent<'g>(&'g self, guard: &'g Guard) -> Recent<'g, T> {
+        // INVARIANT: Nothing was found yet.
+        Recent {
+            array: self,
+            guard,
+            last: Cell::new(None),
+        }
     }
 
     /// Puts an object in the place of the one that has a number, and returns that one. A look-up
@@ -372,6 +399,57 @@ impl<T: Send + Sync + 'static> PinnedDrop for RcuArray<T> {
     }
 }
 
+/// Look-ups of one read-side section, which remember what they have found last.
+///
+/// An object that is found again is what a look-up had found earlier in the section: it may have
+/// been taken out of the array since, and its number may be that of another one. Objects for which
+/// that matters say themselves that they are no more valid; [`Recent::look_up`] then finds what
+/// there is now.
+///
+/// # Invariants
+///
+/// The node in `last` was found in `array` by its number while the read-side lock was held that
+/// `guard` stands for, and that has been held ever since.
+pub struct Recent<'g, T: Send + Sync + 'static> {
+    array: &'g RcuArray<T>,
+    guard: &'g Guard,
+    /// A pointer, as a reference would have to have exactly the lifetime of the guard.
+    last: Cell<Option<(u32, NonNull<Node<T>>)>>,
+}
+
+impl<'g, T: Send + Sync + 'static> Recent<'g, T> {
+    /// The section.
+    #[inline]
+    pub fn guard(&self) -> &'g Guard {
+        self.guard
+    }
+
+    /// Finds an object by its number, or finds it again.
+    #[inline]
+    pub fn get(&self, index: u32) -> Option<ArcBorrow<'g, T>> {
+        match self.last.get() {
+            Some((last, node)) if last == index => {
+                // SAFETY: By the type invariants the node was in the array during the read-side
+                // section, and so is not freed before it ends, which is after `'g`.
+                let node: &'g Node<T> = unsafe { node.as_ref() };
+
+                Some(node.value.as_arc_borrow())
+            }
+            _ => self.look_up(index),
+        }
+    }
+
+    /// Finds the object that has a number now.
+    #[inline]
+    pub fn look_up(&self, index: u32) -> Option<ArcBorrow<'g, T>> {
+        let node = self.array.find(self.guard, index)?;
+
+        // INVARIANT: It has just been found.
+        self.last.set(Some((index, NonNull::from(node))));
+        Some(node.value.as_arc_borrow())
+    }
+}
+
 /// The array's reference to an object that was taken out of it.
 ///
 /// If this is dropped, in whatever context, the reference is dropped after a grace period, in
@@ -405,6 +483,15 @@ impl<T: Send + Sync + 'static> Retired<'_, T> {
         let node = unsafe { KBox::from_raw(this.node.as_ptr()) };
 
         KBox::into_inner(node).value
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for Retired<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: By the type invariants the node is owned, and nobody has mutable access to it.
+        unsafe { &self.node.as_ref().value }
     }
 }
 

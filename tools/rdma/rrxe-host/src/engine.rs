@@ -386,6 +386,29 @@ fn quiet_network() {
     }
 }
 
+/// A response that finds no memory at the responder is not kept by the requester. It goes by the
+/// network afterwards, gets lost, and has to be asked for again.
+#[test]
+fn response_is_lost_after_it_had_to_wait() {
+    exchange(
+        Setup {
+            seed: 8956342978191890143,
+            loss: 276,
+            dup: 148,
+            busy: 222,
+            wait: 19,
+            depth: 8,
+            resources: 2,
+            psn: 0,
+            direct: 500,
+            owned: 185,
+            ..Setup::QUIET
+        },
+        55,
+        1134,
+    );
+}
+
 fn setups() -> impl Strategy<Value = Setup> {
     (
         (any::<u64>(), 0..5u32, any::<u32>()),

@@ -94,7 +94,7 @@ pub fn wqe(data: &[u8]) {
     }
 
     let (fixed, area) = head::<SEND_LEN>(rest);
-    let Ok(wqe) = decode_user(&fixed, area, &limits) else {
+    let Ok(wqe) = decode_user::<()>(&fixed, area, &limits) else {
         return;
     };
 

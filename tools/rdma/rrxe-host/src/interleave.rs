@@ -873,3 +873,32 @@ fn batches_follow_the_user() {
         assert!(!bell.is_waiting());
     });
 }
+
+#[test]
+fn long_rows_are_sent_by_few_batches() {
+    let mut builder = loom::model::Builder::new();
+
+    builder.max_branches = 10_000;
+    builder.check(|| {
+        let bell = Bell::<Loom>::new();
+        let row = |consumed, n| {
+            (0..n)
+                .filter(|_| bell.ring(consumed) == Answer::Now)
+                .inspect(|_| _ = bell.take())
+                .count()
+        };
+
+        // Four alone, and three batches of 32.
+        assert_eq!((row(1, 100), bell.patience()), (7, 50_000));
+        assert!(!bell.is_waiting());
+        // One alone, and batches of 32 and 64, and 3 because the row was as long before.
+        assert_eq!((row(2, 100), bell.patience()), (4, 200_000));
+        assert!(!bell.is_waiting());
+        assert_eq!(row(3, 100), 3);
+        assert!(!bell.is_waiting());
+        // A row that is shorter waits for the timer, and what comes then is as ever.
+        assert_eq!(row(4, 10), 1);
+        bell.time_is_up();
+        assert_eq!((row(5, 4), bell.patience()), (4, 50_000));
+    });
+}

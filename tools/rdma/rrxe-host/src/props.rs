@@ -243,7 +243,7 @@ proptest! {
         for transport in [opcode::Transport::Rc, opcode::Transport::Uc, opcode::Transport::Ud] {
             let limits = Limits { transport, max_sge, max_inline };
 
-            if let Ok(wqe) = decode_user(&head, &area, &limits) {
+            if let Ok(wqe) = decode_user::<()>(&head, &area, &limits) {
                 prop_assert!(wqe.work.is_allowed(transport));
                 match wqe.data {
                     Data::Inline(n) => prop_assert!(n as usize <= area.len().min(limits.area())),

@@ -337,6 +337,12 @@ impl Mem for Host {
         match from {
             Source::Bytes(bytes) => dst.copy_from_slice(&bytes[..len as usize]),
             Source::Packet(body, at) => dst.copy_from_slice(&body.get(at, len)?),
+            Source::Behind(head, body) => {
+                let (front, rest) = dst.split_at_mut(head.len());
+
+                front.copy_from_slice(head);
+                rest.copy_from_slice(&body.get(0, rest.len() as u32)?);
+            }
         }
         Ok(())
     }
@@ -502,7 +508,7 @@ pub(crate) struct Node {
     pub(crate) rx: Responder,
     transport: Transport,
     qkey: u32,
-    /// Requests and responses that wait for something.
+    /// Responses and requests that wait for something.
     parked: [VecDeque<(Vec<u8>, u32)>; 2],
     pub(crate) error: bool,
     pub(crate) overflow: bool,
@@ -948,7 +954,9 @@ impl World {
 
                 self.clock.set(t.max(self.clock.get()));
                 for node in self.nodes.iter_mut() {
-                    node.tx.timeout(&node.host);
+                    let kept = !node.parked[0].is_empty();
+
+                    node.tx.timeout(&node.host, kept);
                 }
             }
         }

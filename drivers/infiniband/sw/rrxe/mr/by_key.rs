@@ -2,8 +2,9 @@
 
 //! Accesses to memory by the key of a region or window.
 //!
-//! Each looks the key up, checks rights and range, and does its work, all under RCU. If memory is
-//! not there yet, that is noted for the half that wants it; see [`crate::fault`].
+//! Each looks the key up, checks rights and range, and does its work, in the read-side section of
+//! RCU that [`Who`] has. If memory is not there yet, that is noted for the half that wants it; see
+//! [`crate::fault`].
 
 use super::{
     find,
@@ -40,8 +41,7 @@ use kernel::{
             Full,
             Release, //
         },
-        barrier::smp_mb,
-        rcu, //
+        barrier::smp_mb, //
     }, //
 };
 
@@ -55,9 +55,7 @@ fn with<R>(
     (va, len): (u64, usize),
     f: impl FnOnce(&Mr, u64, u64) -> Result<R, Miss>,
 ) -> Result<R, MemError> {
-    let guard = rcu::read_lock();
-    let (mr, va, offset) =
-        find(dev, &guard, who, key, need, (va, len as u64)).ok_or(MemError::Access)?;
+    let (mr, va, offset) = find(dev, who, key, need, (va, len as u64)).ok_or(MemError::Access)?;
 
     f(&mr, va, offset).map_err(|miss| match miss {
         Miss::Never => MemError::Access,
@@ -337,10 +335,9 @@ pub(crate) fn flush(dev: &Device, who: &Who<'_>, feth: &Feth, reth: &Reth) -> Re
     } else {
         0
     };
-    let guard = rcu::read_lock();
     let key = Key::Remote(reth.rkey);
 
-    find(dev, &guard, who, key, need, (reth.va, len)).ok_or(MemError::Access)?;
+    find(dev, who, key, need, (reth.va, len)).ok_or(MemError::Access)?;
     smp_mb(Full);
     Ok(())
 }

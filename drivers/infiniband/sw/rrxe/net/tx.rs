@@ -391,13 +391,13 @@ impl Flow {
     }
 
     /// The address of the other side.
-    pub(crate) fn peer(&self) -> IpAddr {
-        self.key.dest
+    pub(crate) fn peer(&self) -> &IpAddr {
+        &self.key.dest
     }
 
     /// The address of this side.
-    pub(crate) fn local(&self) -> IpAddr {
-        self.key.source
+    pub(crate) fn local(&self) -> &IpAddr {
+        &self.key.source
     }
 
     /// Looks the route up, and keeps it.

@@ -23,7 +23,10 @@
 //! until it has no owner, and then for a grace period, before what waits for it is dropped.
 
 use super::{
-    env::Env,
+    env::{
+        Env,
+        Memory, //
+    },
     object::{
         Qp,
         RxHalf,
@@ -45,7 +48,9 @@ use crate::{
     mr::{
         self,
         Key,
-        Sink, //
+        Mr,
+        Sink,
+        Who, //
     },
     net::{
         self,
@@ -59,6 +64,7 @@ use crate::{
         DropReason, //
     },
     stats::Counter,
+    table::Recent,
     wire::grh, //
 };
 use core::cell::Cell;
@@ -81,22 +87,35 @@ pub(super) enum Body<'p> {
     Lent(&'p Lent<'p>),
 }
 
+impl Body<'_> {
+    /// Copies as much as `sink` takes, which is `len`, from the start on.
+    pub(super) fn copy(&self, len: u32, sink: &mut Sink<'_>) -> Result<(), MemError> {
+        match self {
+            Self::Bytes(bytes) => {
+                sink.put(bytes.get(..len as usize).ok_or(MemError::Access)?.into());
+                Ok(())
+            }
+            Self::Lent(lent) => lent.copy(0, len, sink),
+        }
+    }
+}
+
 /// A payload that still is in the memory of the sender.
 ///
 /// If it cannot be read, the receiver is told that it has to wait, and so does nothing; the sender
 /// learns it from [`Lent::error`].
 pub(super) struct Lent<'p> {
     from: &'p Qp,
-    misses: &'p Misses,
+    who: &'p Who<'p>,
     payload: &'p Payload<'p>,
     error: Cell<Option<MemError>>,
 }
 
 impl<'p> Lent<'p> {
-    fn new(from: &'p Qp, misses: &'p Misses, payload: &'p Payload<'p>) -> Self {
+    fn new(from: &'p Qp, who: &'p Who<'p>, payload: &'p Payload<'p>) -> Self {
         Self {
             from,
-            misses,
+            who,
             payload,
             error: Cell::new(None),
         }
@@ -117,12 +136,7 @@ impl<'p> Lent<'p> {
         sges.clone().try_for_each(|sge| {
             let range = (sge.addr, sge.len as usize);
 
-            mr::may_read(
-                self.from.device(),
-                &self.from.who(self.misses),
-                Key::Local(sge.lkey),
-                range,
-            )
+            mr::may_read(self.from.device(), self.who, Key::Local(sge.lkey), range)
         })
     }
 
@@ -135,7 +149,7 @@ impl<'p> Lent<'p> {
 
     /// Copies as much as `sink` takes, which is `len`, from an offset on.
     pub(super) fn copy(&self, at: u32, len: u32, sink: &mut Sink<'_>) -> Result<(), MemError> {
-        let (dev, who) = (self.from.device(), self.from.who(self.misses));
+        let (dev, who) = (self.from.device(), self.who);
 
         self.note(match self.payload {
             Payload::None => Err(MemError::Access),
@@ -147,14 +161,14 @@ impl<'p> Lent<'p> {
             Payload::Sges(sges) => sges.part(at, len).try_for_each(|sge| {
                 let range = (sge.addr, sge.len as usize);
 
-                mr::lend(dev, &who, Key::Local(sge.lkey), range, |p: Piece<'_>| {
+                mr::lend(dev, who, Key::Local(sge.lkey), range, |p: Piece<'_>| {
                     sink.put(p)
                 })
             }),
             Payload::Remote { rkey, va } => {
                 let range = (va.wrapping_add(u64::from(at)), len as usize);
 
-                mr::lend(dev, &who, Key::Remote(*rkey), range, |p: Piece<'_>| {
+                mr::lend(dev, who, Key::Remote(*rkey), range, |p: Piece<'_>| {
                     sink.put(p)
                 })
             }
@@ -163,18 +177,18 @@ impl<'p> Lent<'p> {
 
     /// Reads all of it.
     pub(super) fn read(&self, to: &mut [u8]) -> Result<(), MemError> {
-        self.note(self.from.read_payload(self.misses, self.payload, to))
+        self.note(self.from.read_payload(self.who, self.payload, to))
     }
 }
 
 /// A packet that has come to a queue pair, in whichever way.
 pub(super) struct Arrival<'p> {
     pub(super) hdr: &'p packet::RxPacket,
-    pub(super) src: IpAddr,
-    pub(super) dst: IpAddr,
+    pub(super) src: &'p IpAddr,
+    pub(super) dst: &'p IpAddr,
     pub(super) body: Body<'p>,
     /// What is in front of a datagram.
-    pub(super) grh: [u8; grh::LEN],
+    pub(super) grh: Option<[u8; grh::LEN]>,
 }
 
 /// The other side of a connection.
@@ -215,17 +229,25 @@ pub(super) struct Link<'a> {
     held: Held<'a>,
     /// What is to be done there.
     todo: Todo,
+    /// Memory there.
+    mrs: &'a Recent<'a, Mr>,
 }
 
 impl<'a> Link<'a> {
     /// Makes one that leads to a half of the other side.
-    pub(super) fn new(peer: &'a Peer<'a>, half: Todo) -> Self {
+    pub(super) fn new(peer: &'a Peer<'a>, half: Todo, mrs: &'a Recent<'a, Mr>) -> Self {
         Self {
             peer,
             half,
             held: Held::Nothing,
             todo: Todo::NONE,
+            mrs,
         }
+    }
+
+    /// The regions of the other side.
+    pub(super) fn mrs(&self) -> &'a Recent<'a, Mr> {
+        self.mrs
     }
 
     /// Tells whether packets go this way.
@@ -258,7 +280,7 @@ impl<'a> Link<'a> {
     pub(super) fn send(
         &mut self,
         from: &Qp,
-        misses: &Misses,
+        who: &Who<'_>,
         flow: &Flow,
         pkt: &TxPacket<'_>,
         ctx: Ctx,
@@ -280,7 +302,7 @@ impl<'a> Link<'a> {
                 return Ok(());
             }
         };
-        let lent = Lent::new(from, misses, &pkt.payload);
+        let lent = Lent::new(from, who, &pkt.payload);
 
         lent.check().map_err(SendError::Mem)?;
 
@@ -292,8 +314,8 @@ impl<'a> Link<'a> {
                     dst: flow.peer(),
                     body: Body::Lent(&lent),
                     grh: match parsed.op.transport {
-                        Transport::Ud => flow.grh(roce),
-                        _ => [0; grh::LEN],
+                        Transport::Ud => Some(flow.grh(roce)),
+                        _ => None,
                     },
                 },
                 ctx,
@@ -308,7 +330,7 @@ impl<'a> Link<'a> {
         if pkt.span > 1 {
             return Err(SendError::Apart);
         }
-        self.leave_behind(from, misses, flow, pkt)
+        self.leave_behind(from, who, flow, pkt)
     }
 
     /// Gives a packet to the half that was taken. Returns false if it has to be kept.
@@ -316,9 +338,12 @@ impl<'a> Link<'a> {
         let Peer::Here(peer) = self.peer else {
             return false;
         };
-        let nowhere = Peer::Remote;
+        let (nowhere, mrs) = (Peer::Remote, self.mrs);
         // If memory is not there, the packet is kept, and then its owner finds out.
-        let misses = Misses::new(None);
+        let memory = Memory {
+            mrs,
+            misses: Misses::new(None),
+        };
         // What comes of a packet is sent later.
         let taken = match &mut self.held {
             Held::Nothing => return false,
@@ -330,8 +355,9 @@ impl<'a> Link<'a> {
                     qkey,
                     ..
                 } = &mut **rx;
-                let link = Link::new(&nowhere, Todo::TX);
-                let mut env = Env::new(peer, ring, flow.as_ref(), &peer.recv_cq, ctx, misses, link);
+                let link = Link::new(&nowhere, Todo::TX, mrs);
+                let cq = &peer.recv_cq;
+                let mut env = Env::new(peer, ring, flow.as_ref(), cq, ctx, memory, link);
 
                 Qp::take_request(*peer, &mut env, engine, *qkey, arrival)
             }
@@ -339,8 +365,9 @@ impl<'a> Link<'a> {
                 let TxHalf {
                     engine, ring, flow, ..
                 } = &mut **tx;
-                let link = Link::new(&nowhere, Todo::RX);
-                let mut env = Env::new(peer, ring, flow.as_ref(), &peer.send_cq, ctx, misses, link);
+                let link = Link::new(&nowhere, Todo::RX, mrs);
+                let cq = &peer.send_cq;
+                let mut env = Env::new(peer, ring, flow.as_ref(), cq, ctx, memory, link);
 
                 Qp::take_response(*peer, &mut env, engine, arrival).map(|()| Todo::TX)
             }
@@ -357,14 +384,14 @@ impl<'a> Link<'a> {
     fn leave_behind(
         &mut self,
         from: &Qp,
-        misses: &Misses,
+        who: &Who<'_>,
         flow: &Flow,
         pkt: &TxPacket<'_>,
     ) -> Result<(), SendError> {
         let Peer::Here(peer) = self.peer else {
             return Ok(());
         };
-        let fill = |to: &mut [u8]| from.read_payload(misses, &pkt.payload, to);
+        let fill = |to: &mut [u8]| from.read_payload(who, &pkt.payload, to);
 
         match flow.received(pkt.hdr.as_bytes(), pkt.len, fill) {
             Ok(Ok(skb)) => {

@@ -44,6 +44,7 @@ use crate::{
     mr::{
         self,
         Key,
+        Mr,
         Who, //
     },
     net::{
@@ -55,6 +56,7 @@ use crate::{
     opcode,
     srq::Srq,
     stats::Counter,
+    table::Recent,
     wc::{
         Opcode,
         Status,
@@ -75,11 +77,18 @@ use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
-        rcu,
         Arc,
         ArcBorrow, //
     },
 };
+
+/// The memory that a half may access, in one go.
+pub(super) struct Memory<'a> {
+    /// The regions.
+    pub(super) mrs: &'a Recent<'a, Mr>,
+    /// What is not there of them.
+    pub(super) misses: Misses,
+}
 
 /// The surroundings of one half, with its ring in `R`.
 pub(super) struct Env<'a, R> {
@@ -88,8 +97,9 @@ pub(super) struct Env<'a, R> {
     pub(super) flow: Option<&'a Arc<Flow>>,
     pub(super) cq: &'a Arc<Cq>,
     pub(super) ctx: Ctx,
-    /// Memory that is not there.
-    pub(super) misses: Misses,
+    pub(super) memory: Memory<'a>,
+    /// Where datagrams go to.
+    ahs: Recent<'a, Ah>,
     /// The way to the other side of a connection, if that is here.
     link: Link<'a>,
     now: Cell<Option<u64>>,
@@ -114,7 +124,7 @@ impl<'a, R> Env<'a, R> {
         flow: Option<&'a Arc<Flow>>,
         cq: &'a Arc<Cq>,
         ctx: Ctx,
-        misses: Misses,
+        memory: Memory<'a>,
         link: Link<'a>,
     ) -> Self {
         Self {
@@ -123,7 +133,8 @@ impl<'a, R> Env<'a, R> {
             flow,
             cq,
             ctx,
-            misses,
+            ahs: qp.dev.ahs.recent(memory.mrs.guard()),
+            memory,
             link,
             now: Cell::new(None),
             train: None,
@@ -156,22 +167,23 @@ impl<'a, R> Env<'a, R> {
 
 impl Qp {
     /// What memory it may access.
-    pub(super) fn who<'a>(&'a self, misses: &'a Misses) -> Who<'a> {
+    pub(super) fn who<'a>(&'a self, memory: &'a Memory<'a>) -> Who<'a> {
         Who {
             pd: &self.pd,
             qpn: self.qpn,
-            misses,
+            misses: &memory.misses,
+            mrs: memory.mrs,
         }
     }
 
     /// Writes a payload to where it is sent from.
     pub(super) fn read_payload(
         &self,
-        misses: &Misses,
+        who: &Who<'_>,
         payload: &Payload<'_>,
         to: &mut [u8],
     ) -> Result<(), MemError> {
-        let (dev, who) = (&self.dev, self.who(misses));
+        let dev = &self.dev;
 
         match payload {
             Payload::None => {}
@@ -189,7 +201,7 @@ impl Qp {
                         .split_at_mut_checked(sge.len as usize)
                         .ok_or(MemError::Access)?;
 
-                    mr::read(dev, &who, Key::Local(sge.lkey), sge.addr, piece)?;
+                    mr::read(dev, who, Key::Local(sge.lkey), sge.addr, piece)?;
                     rest = more;
                 }
                 // What was not written is not sent.
@@ -198,7 +210,7 @@ impl Qp {
                 }
             }
             Payload::Remote { rkey, va } => {
-                mr::read(dev, &who, Key::Remote(*rkey), *va, to)?;
+                mr::read(dev, who, Key::Remote(*rkey), *va, to)?;
             }
         }
         Ok(())
@@ -207,7 +219,7 @@ impl Qp {
 
 impl<R> Env<'_, R> {
     fn who(&self) -> Who<'_> {
-        self.qp.who(&self.misses)
+        self.qp.who(&self.memory)
     }
 
     /// Puts a packet in the train that waits, or in a new one, if it fits in and that is worth it.
@@ -234,13 +246,12 @@ impl<R> Env<'_, R> {
             });
         }
 
-        let mut waiting = self.train.take()?;
-        let fill = |to: &mut [u8]| self.qp.read_payload(&self.misses, &pkt.payload, to);
-        let sent = flow.add(&mut waiting.train, pkt.hdr.as_bytes(), pkt.len, fill);
-        let full = waiting.train.is_full();
+        let who = self.qp.who(&self.memory);
+        let fill = |to: &mut [u8]| self.qp.read_payload(&who, &pkt.payload, to);
+        let train = &mut self.train.as_mut()?.train;
+        let sent = flow.add(train, pkt.hdr.as_bytes(), pkt.len, fill);
 
-        self.train = Some(waiting);
-        if full {
+        if train.is_full() {
             self.depart();
         }
         Some(sent)
@@ -263,7 +274,7 @@ impl<R> Env<'_, R> {
             None => flow.send(
                 pkt.hdr.as_bytes(),
                 pkt.len,
-                |to| qp.read_payload(&self.misses, &pkt.payload, to),
+                |to| qp.read_payload(&self.who(), &pkt.payload, to),
                 &qp.in_flight,
             ),
         };
@@ -312,8 +323,8 @@ impl<R> Env<'_, R> {
         flow: &Flow,
         pkt: &TxPacket<'_>,
     ) -> Result<(), SendError> {
-        let mut link = Link::new(&peer, Todo::RX);
-        let sent = link.send(self.qp, &self.misses, flow, pkt, self.ctx);
+        let mut link = Link::new(&peer, Todo::RX, self.link.mrs());
+        let sent = link.send(self.qp, &self.who(), flow, pkt, self.ctx);
         let todo = link.close();
 
         // Datagrams are not answered, so it is seldom that there is something to do.
@@ -357,21 +368,17 @@ impl<R> Wire for Env<'_, R> {
                 if !self.link.is_direct() {
                     return self.send_by(flow, None, pkt);
                 }
-                self.link.send(self.qp, &self.misses, flow, pkt, self.ctx)?;
+
+                let who = self.qp.who(&self.memory);
+
+                self.link.send(self.qp, &who, flow, pkt, self.ctx)?;
                 self.count_direct(flow, pkt);
                 Ok(())
             }
             Dest::Handle(ah) => {
-                let guard = rcu::read_lock();
-                let ah = self
-                    .qp
-                    .dev
-                    .ahs
-                    .get(&guard, ah)
-                    .filter(|ah| Arc::ptr_eq(&ah.pd, &self.qp.pd))
-                    .ok_or(SendError::Handle)?;
+                let ah = Ah::find(&self.ahs, &self.qp.pd, ah).ok_or(SendError::Handle)?;
 
-                match Peer::find(self.qp, &guard, &ah.flow, pkt.hdr.dest_qpn()) {
+                match Peer::find(self.qp, self.ahs.guard(), &ah.flow, pkt.hdr.dest_qpn()) {
                     Peer::Remote => self.send_by(&ah.flow, Some(ah), pkt),
                     peer => self.send_datagram(peer, &ah.flow, pkt),
                 }
@@ -381,7 +388,7 @@ impl<R> Wire for Env<'_, R> {
 
     fn span(&mut self, dest: Dest) -> u32 {
         // Of what failed, it has to be found out which packet it was.
-        if dest == Dest::Connected && !self.misses.failed() && self.link.hold() {
+        if dest == Dest::Connected && !self.memory.misses.failed() && self.link.hold() {
             // As much as one go may send.
             u32::MAX
         } else {
@@ -406,6 +413,15 @@ impl<R> Mem for Env<'_, R> {
 
                 return mr::write_with(&self.qp.dev, &self.who(), key, range, |sink| {
                     lent.copy(at, len, sink)
+                });
+            }
+            Source::Behind(head, body) => {
+                let range = (va, len as usize);
+                let rest = len.checked_sub(head.len() as u32).ok_or(MemError::Access)?;
+
+                return mr::write_with(&self.qp.dev, &self.who(), key, range, |sink| {
+                    sink.put(head.into());
+                    body.copy(rest, sink)
                 });
             }
         };
@@ -480,8 +496,7 @@ impl SendQueue for Env<'_, SendRing> {
         match work {
             Work::LocalInv(key) => mr::invalidate_local(dev, &self.who(), *key),
             Work::Kernel(reg) => {
-                let guard = rcu::read_lock();
-                let mr = dev.mrs.get(&guard, reg.mr).ok_or(Status::LocQpOp)?;
+                let mr = self.memory.mrs.look_up(reg.mr).ok_or(Status::LocQpOp)?;
 
                 mr::register(&self.who(), &mr, reg)
             }

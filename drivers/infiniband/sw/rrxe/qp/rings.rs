@@ -110,6 +110,24 @@ impl Sizes {
     }
 }
 
+/// Where an entry of a ring is.
+struct Entry<'a> {
+    queue: &'a Queue,
+    offset: usize,
+}
+
+impl fetch::Slot for Entry<'_> {
+    #[inline]
+    fn words<const N: usize>(&mut self, at: usize) -> [u64; N] {
+        self.queue.words(self.offset.saturating_add(at))
+    }
+
+    #[inline]
+    fn copy(&mut self, at: usize, to: &mut [u8]) {
+        self.queue.copy_out(self.offset.saturating_add(at), to);
+    }
+}
+
 /// The driver's side of a ring that user space fills.
 pub(crate) struct UserRing {
     queue: Arc<Queue>,
@@ -168,11 +186,11 @@ impl UserRing {
         Ok(core::mem::replace(&mut self.queue, queue))
     }
 
-    /// Takes the next entry. `decode` gets a function that copies from an offset in its slot.
+    /// Takes the next entry, of which `decode` gets the slot.
     // Litmus: MP+uring-release+acquire
     fn take<R>(
         &mut self,
-        decode: impl FnOnce(&mut dyn FnMut(usize, &mut [u8])) -> Result<R, Malformed>,
+        decode: impl FnOnce(&mut Entry<'_>) -> Result<R, Malformed>,
     ) -> Option<Result<R, Malformed>> {
         if self.broken {
             return None;
@@ -189,9 +207,10 @@ impl UserRing {
             }
         }
 
-        let slot = self.pos.offset();
-        let queue = &self.queue;
-        let entry = decode(&mut |at, to| queue.copy_out(slot + at, to));
+        let entry = decode(&mut Entry {
+            queue: &self.queue,
+            offset: self.pos.offset(),
+        });
 
         self.pos.advance();
         self.queue.consumer().store_release(self.pos.index());
@@ -204,7 +223,7 @@ impl UserRing {
         area: &mut [u8],
         limits: &Limits,
     ) -> Option<Result<SendWqe<K>, Malformed>> {
-        self.take(|read| fetch::send(read, area, limits).map(SendWqe::widen))
+        self.take(|slot| fetch::send(slot, area, limits))
     }
 
     /// Takes the next receive work request.
@@ -213,7 +232,7 @@ impl UserRing {
         area: &mut [u8],
         max_sge: u8,
     ) -> Option<Result<RecvWqe, Malformed>> {
-        self.take(|read| fetch::recv(read, area, max_sge))
+        self.take(|slot| fetch::recv(slot, area, max_sge))
     }
 }
 

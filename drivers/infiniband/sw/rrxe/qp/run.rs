@@ -17,7 +17,10 @@ use super::{
         Link,
         Peer, //
     },
-    env::Env,
+    env::{
+        Env,
+        Memory, //
+    },
     object::{
         Half,
         Qp,
@@ -43,6 +46,7 @@ use crate::{
         Misses,
         Pager, //
     },
+    mr::Mr,
     net::{
         Flow,
         RxPacket,
@@ -57,6 +61,7 @@ use crate::{
     },
     stats::Counter,
     sync::Word,
+    table::Recent,
     wire::{
         aeth::{
             Nak,
@@ -208,15 +213,21 @@ impl WorkItem<RX_FAULT> for Qp {
     }
 }
 
-/// What became of memory that was asked for, if any was.
-fn look(pager: &Pager, paging: &mut bool) -> Misses {
-    if !*paging {
-        return Misses::new(None);
-    }
-    let (decided, failed) = pager.look();
+/// The memory for a go, and what became of that which was asked for, if any was.
+fn memory<'a>(mrs: &'a Recent<'a, Mr>, pager: &Pager, paging: &mut bool) -> Memory<'a> {
+    let mut failed = None;
 
-    *paging = !decided;
-    Misses::new(failed)
+    if *paging {
+        let decided;
+
+        (decided, failed) = pager.look();
+        *paging = !decided;
+    }
+
+    Memory {
+        mrs,
+        misses: Misses::new(failed),
+    }
 }
 
 /// Asks for memory that was missed in a go. Returns whether the work item is to be queued.
@@ -440,9 +451,11 @@ impl Qp {
         } = &mut *tx;
         let guard = rcu::read_lock();
         let peer = this.peer(&guard, flow.as_ref());
-        let link = Link::new(&peer, Todo::RX);
-        let misses = look(&this.tx_pager, paging);
-        let mut env = Env::new(&this, ring, flow.as_ref(), &this.send_cq, ctx, misses, link);
+        let (mrs, theirs) = (this.dev.mrs.recent(&guard), this.dev.mrs.recent(&guard));
+        let link = Link::new(&peer, Todo::RX, &theirs);
+        let memory = memory(&mrs, &this.tx_pager, paging);
+        let cq = &this.send_cq;
+        let mut env = Env::new(&this, ring, flow.as_ref(), cq, ctx, memory, link);
 
         if this.expired.load_acquire() != 0 {
             // In this order: once it is disarmed, nobody sets the word until it is armed again.
@@ -451,7 +464,7 @@ impl Qp {
 
             let retrying = engine.retrying;
 
-            engine.timeout(&env);
+            engine.timeout(&env, parked.is_some() || this.responses.len() != 0);
             this.count_retry(engine, retrying);
         }
         keep_order(pkt, &this.responses, parked.is_some());
@@ -475,7 +488,7 @@ impl Qp {
         let ev = engine.run(&mut env, BUDGET);
         let across = env.finish().across();
 
-        if ask(&this.tx_pager, paging, &env.misses) {
+        if ask(&this.tx_pager, paging, &env.memory.misses) {
             let _ = this.dev.faults().enqueue::<_, TX_FAULT>(Arc::from(this));
         }
         drop(env);
@@ -546,7 +559,8 @@ impl Qp {
             return Ok(Todo::NONE);
         }
 
-        let received = engine.receive(env, it.hdr, it.body, &it.grh)?;
+        let grh = it.grh.as_ref().unwrap_or(&[0; grh::LEN]);
+        let received = engine.receive(env, it.hdr, it.body, grh)?;
         let stats = &this.dev.stats;
 
         if received.duplicate {
@@ -557,6 +571,9 @@ impl Qp {
         }
         if received.not_ready {
             stats.inc(Counter::SendRnrErr);
+        }
+        if received.dropped {
+            this.dev.drops.inc(DropReason::Refused);
         }
         Ok(Self::note(this, &received.events, Todo::RX))
     }
@@ -581,9 +598,11 @@ impl Qp {
         } = rx;
         let guard = rcu::read_lock();
         let peer = this.peer(&guard, flow.as_ref());
-        let link = Link::new(&peer, Todo::TX);
-        let misses = look(&this.rx_pager, paging);
-        let mut env = Env::new(&this, ring, flow.as_ref(), &this.recv_cq, ctx, misses, link);
+        let (mrs, theirs) = (this.dev.mrs.recent(&guard), this.dev.mrs.recent(&guard));
+        let link = Link::new(&peer, Todo::TX, &theirs);
+        let memory = memory(&mrs, &this.rx_pager, paging);
+        let cq = &this.recv_cq;
+        let mut env = Env::new(&this, ring, flow.as_ref(), cq, ctx, memory, link);
         let mut waits = false;
 
         keep_order(pkt, &this.requests, parked.is_some());
@@ -620,7 +639,7 @@ impl Qp {
                 break;
             }
         }
-        if ask(&this.rx_pager, paging, &env.misses) {
+        if ask(&this.rx_pager, paging, &env.memory.misses) {
             let _ = this.dev.faults().enqueue::<_, RX_FAULT>(Arc::from(this));
         }
         if this.state() == QpState::Error {
@@ -640,12 +659,13 @@ impl Qp {
 
     /// Goes on to the packet behind this one.
     fn follow(dev: &Device, pkt: &mut Option<RxPacket>) {
-        match pkt.take().map(RxPacket::next) {
-            Some(Ok(next)) => *pkt = next,
+        match pkt.as_mut().map(RxPacket::advance) {
+            Some(Ok(true)) => return,
+            Some(Ok(false)) | None => (),
             // What is behind that has no better chance.
             Some(Err(reason)) => dev.drops.inc(reason),
-            None => (),
         }
+        *pkt = None;
     }
 
     /// Takes a packet that is for this queue pair.
@@ -721,8 +741,8 @@ impl RxPacket {
             dst: self.dst(),
             body: Body::Bytes(self.payload()),
             grh: match self.hdr.op.transport {
-                Transport::Ud => self.grh(),
-                _ => [0; grh::LEN],
+                Transport::Ud => Some(self.grh()),
+                _ => None,
             },
         }
     }

@@ -99,19 +99,20 @@ where
             return Ok(None);
         }
 
-        let mut rest: &[u8] = ip;
+        let mut done = 0;
 
-        for sge in SgeList::new(&self.area, recv.count).range(0, grh::LEN as u32) {
-            let (piece, more) = rest
-                .split_at_checked(sge.len as usize)
-                .unwrap_or((rest, &[]));
+        // Nearly always the first element takes all of both, and so is looked up once.
+        for sge in SgeList::new(&self.area, recv.count).range(0, len) {
+            let head = ip.get(done as usize..).unwrap_or(&[]);
+            let from = match head.get(..sge.len as usize) {
+                Some(piece) => Source::Bytes(piece),
+                None if head.is_empty() => Source::Packet(payload, done - grh::LEN as u32),
+                None => Source::Behind(head, payload),
+            };
 
-            env.scatter(Target::Local(sge), Source::Bytes(piece))
-                .map_err(local)?;
-            rest = more;
+            env.scatter(Target::Local(sge), from).map_err(local)?;
+            done += sge.len;
         }
-        self.fill(env, grh::LEN as u32, pkt.len, payload)
-            .map_err(local)?;
         Ok(Some(len))
     }
 }
