@@ -353,6 +353,35 @@ class Objects(unittest.TestCase):
         self.assertEqual(drivers_order.uncompiled(tree, tree, "x"), [])
 
 
+class Counts(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.dir)
+
+    def put(self, tree, path, text):
+        path = os.path.join(self.dir, tree, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def test_tested_elsewhere(self):
+        path = "drivers/infiniband/sw/siw/siw_qp.c"
+        self.put("a", path, "int siw_cq_notify_now(void)\n{\n\tif (!cq->comp_handler)\n\t\treturn;\n}\n")
+        self.put("b", path, "int siw_cq_notify_now(void)\n{\n\treturn 0;\n}\n")
+        for tree, name in (("a", "siw_cq_notify_now"), ("b", None)):
+            where = os.path.join(self.dir, tree)
+            self.assertEqual(drivers_order.elsewhere(where, "siw"), name)
+            self.assertIsNone(drivers_order.elsewhere(where, "rxe"))
+
+    def test_converted(self):
+        path = "drivers/infiniband/hw/x/x.c"
+        self.put("a", path, "cq->comp_handler(cq, c);\n/* comp_handler */ cq->comp_handler(cq, c);\n")
+        self.put("b", path, "ib_cq_completion(cq);\n/* ib_cq_completion(cq) */ ib_cq_completion(cq);\n")
+        a, b = os.path.join(self.dir, "a"), os.path.join(self.dir, "b")
+        self.assertEqual(drivers_order.converted(a, b, "x"), 2)
+        self.assertEqual(drivers_order.converted(a, a, "x"), 0)
+
+
 class Publish(unittest.TestCase):
     def fault(self, body, *first):
         tree = tempfile.mkdtemp()
@@ -381,6 +410,23 @@ class Series(unittest.TestCase):
         for path in hooks:
             if path != "MAINTAINERS":
                 self.assertTrue(any(path == h for p in every for h, _ in p.hooks), path)
+
+    def test_what_is_compiled_of_a_step(self):
+        files = integrate.overlay_files(PROJECT)
+        hooks = integrate.parse_hooks(os.path.join(SCRIPTS, "hooks.txt"))
+        rules = [p for r in convert.rules(PROJECT) for p in r.files]
+        for path in [*files, *hooks, *rules]:
+            self.assertIsNotNone(patches.targets_of([path]), path)
+        self.assertEqual(
+            patches.targets_of(["MAINTAINERS", "drivers/x/a.c", "include/rdma/ib_verbs.h"]),
+            ["drivers/x/a.o", "drivers/infiniband/core/", "drivers/infiniband/sw/"],
+        )
+        self.assertEqual(
+            patches.targets_of(["drivers/infiniband/core/verbs.c", "drivers/infiniband/Kconfig"]),
+            ["drivers/infiniband/core/"],
+        )
+        self.assertEqual(patches.targets_of(["Documentation/x.rst"]), [])
+        self.assertIsNone(patches.targets_of(["mm/x.h"]))
 
     def test_message(self):
         text = patches.message(["word " * 30, "", "* end"])
