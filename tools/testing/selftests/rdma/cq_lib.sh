@@ -39,6 +39,8 @@ CQ_ROCE_PORT=4791
 # Of the interfaces: enough for the largest MTU that RoCE has.
 CQ_MTU=4200
 
+CQ_SAMPLE=rust_rdma_cq
+
 CQ_DIR=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 CQ_NAME=
 CQ_MODULE=
@@ -406,11 +408,16 @@ cq_core()
 
 # ---------------------------------------------------------------- kernel log
 
-# The kernel's log since cq_init, reports of lockdep joined to one line each. With
-# CQ_INJECTED, not what vmalloc() says of an allocation that fails.
+# The kernel's log since cq_init, warnings and reports of lockdep and KCSAN joined to
+# one line each. With CQ_INJECTED, not what vmalloc() says of an allocation that fails. Of
+# the data races only those with Rust code or a module of ours in either stack.
 cq_kernel_log()
 {
 	dmesg | awk -v mark="cq selftest: $CQ_NAME $$ begins" -v injected="$CQ_INJECTED" '
+		BEGIN {
+			ours = "[ |]_R[A-Z][A-Za-z0-9_]*[+]0x|[ |]rust_[a-z0-9_]*[+]0x"
+			ours = ours "|\\[(ib_core|rrxe|rust_rdma[a-z_]*|ib_cq_[a-z]*|ib_seed)[] ]"
+		}
 		index($0, mark) { on = 1; next }
 		injected && /vmalloc error: .* allocation failed/ { failed = 1 }
 		failed && /<\/TASK>/ { failed = 0; next }
@@ -418,12 +425,44 @@ cq_kernel_log()
 		# A tool that crashes is not the kernel; its own test sees it.
 		!on || /traps: / { next }
 		{ text = $0; sub(/^\[[^]]*\] ?/, "", text) }
+		text ~ /^-+\[ cut here \]-+$/ { warning = text; next }
+		warning {
+			warning = warning " | " text
+			if (text ~ /^---\[ end trace/) {
+				print warning
+				warning = ""
+			}
+			next
+		}
+		race && text ~ /^=+$/ {
+			if (race ~ ours || race !~ /\+0x/)
+				print race
+			race = ""
+			next
+		}
+		# What an interrupt interrupted has no part in what the interrupt did,
+		# nor has who lets the softirqs run in what they do.
+		race && text !~ /^ .*[+]0x[0-9a-f]+\/0x/ {
+			irq = text ~ / by interrupt on cpu [0-9]+:$/
+			below = 0
+		}
+		race && below { next }
+		race && irq && text ~ /^ (asm_|do_softirq[+])/ { below = 1 }
+		race { race = race " | " text; next }
+		text ~ /BUG: KCSAN: / { race = text; irq = below = 0; next }
 		report != "" { report = report " | " text }
 		report != "" && text ~ /<\/TASK>/ { print report; report = ""; next }
 		report != "" { next }
 		text ~ /WARNING: possible (circular|recursive)/ { report = text; next }
 		{ print }
-		END { if (report != "") print report }'
+		END {
+			if (report != "")
+				print report
+			if (race)
+				print race
+			if (warning)
+				print warning
+		}'
 }
 
 # cq_complaints known|new: the kernel's complaints since cq_init, those that
@@ -849,10 +888,13 @@ cq_perf()
 
 cq_perf_once()
 {
-	local tool=$1 iter size=$3
+	local tool=$1 iter size=$3 qps=1 options
 
 	iter=$(cq_few "$2")
 	shift 3
+	# It counts those of all queue pairs.
+	options="$* "
+	[[ "$options" != *"-q "* ]] || { qps=${options##*-q }; qps=${qps%% *}; }
 	cq_new_port
 	SRV=("$tool" -d "$SRV_DEV" -F -n "$iter" -s "$size" -p "$CQ_PORT" "$@")
 	CLI=("$tool" -d "$CLI_DEV" -F -n "$iter" -s "$size" -p "$CQ_PORT" "$@")
@@ -867,8 +909,32 @@ cq_perf_once()
 	fi
 	CLI+=("$SRV_IP")
 	cq_pair "$CQ_LIMIT" "$CQ_PORT" || { cq_bad "$tool failed"; return; }
-	awk -v s="$size" -v n="$iter" '$1 == s && $2 == n { ok = 1 } END { exit !ok }' \
+	awk -v s="$size" -v n="$((iter * qps))" '$1 == s && $2 == n { ok = 1 } END { exit !ok }' \
 		"$CQ_TMP/cli" || cq_bad "$tool printed no result"
+}
+
+# cq_sample_cycle CONTEXT [PREFIX...]: the sample is loaded, has a queue in this context
+# with some traffic, and is unloaded.
+cq_sample_cycle()
+{
+	local ctx=$1 mark="sample $$ $RANDOM$RANDOM"
+
+	shift
+	echo "$mark" > /dev/kmsg
+	cq_do "$@" modprobe "$CQ_SAMPLE" "poll_ctx=$ctx" completions=100 bytes=2000 || return
+	cq_wait 30 cq_sample_done "$mark" || cq_bad "no traffic in context $ctx" || return
+	cq_do cq_limit 30 "$@" rmmod "$CQ_SAMPLE"
+}
+
+cq_sample_done()
+{
+	dmesg | awk -v mark="$1" -v dev="$CQ_DEV" '
+		index($0, mark) { on = 1 }
+		on && index($0, dev) &&
+			/100 completions, 50 messages, 100000 bytes, 100000 verified/ {
+			found = 1
+		}
+		END { exit !found }'
 }
 
 # ---------------------------------------------------------------- tracing
