@@ -155,6 +155,25 @@ unpack_debs() {
 	rm -rf "$state"
 }
 
+# add_to_root NAME WHAT TEXT FUNCTION: what scripts/setup-NAME has the FUNCTION unpack
+# into the build root, beside what is installed there; nothing if it has done so. WHAT
+# ends with "is" or "are".
+add_to_root() {
+	local name=$1 what=$2 text=$3 fill=$4 want
+	need_root
+	[ -e "$cache/root/k/packages" ] ||
+		die "there is no build root in $cache" "run 'scripts/setup-root', or 'make build'"
+	lock root
+	want=$(hash_of "$0" "$cache/root/k/packages")
+	if [ "$(cat "$cache/root/k/$name.key" 2>/dev/null)" = "$want" ]; then
+		say "$what up to date"
+		return
+	fi
+	step "$text" "$logs/$name.log" \
+		"check the network; the packages are named in scripts/setup-$name" "$fill"
+	echo "$want" >"$cache/root/k/$name.key"
+}
+
 # The kernel's make, in the root or with the host's own tools (NATIVE=1).
 # The source is always seen as the same path, so nothing depends on where it is.
 kmake() {

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a rank of an MPI job does; see rrxe_mpi.sh. Ends with a line for each test."""
 
+import array
 import os
 import sys
 import time
@@ -64,6 +65,19 @@ def reduced(rounds):
     return rounds
 
 
+def vectors(rounds):
+    """Sums over all ranks of vectors, 256 KiB each, with other elements everywhere."""
+    base, factors = range(1 << 16), SIZE * (SIZE + 1) // 2
+    for number in range(rounds):
+        send = array.array("i", [(RANK + 1) * i + number for i in base])
+        if RANK == SIZE - 1:
+            send[-1] ^= os.environ.get("SELFTEST_BREAK") == "1"
+        total = array.array("i", [0]) * len(send)
+        COMM.Allreduce([send, MPI.INT], [total, MPI.INT])
+        check("sum of vectors", total == array.array("i", [factors * i + SIZE * number for i in base]))
+    return rounds
+
+
 def unexpected(rounds):
     """Messages that nobody asked for yet, taken in the other order."""
     if RANK == 0:
@@ -79,7 +93,7 @@ def unexpected(rounds):
     return rounds
 
 
-TESTS = {"ring": ring, "everyone": everyone, "reduced": reduced, "unexpected": unexpected}
+TESTS = {"ring": ring, "everyone": everyone, "reduced": reduced, "vectors": vectors, "unexpected": unexpected}
 
 
 def main():
