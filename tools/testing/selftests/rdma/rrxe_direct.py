@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Queue pairs of one device that talk to each other: for rrxe_direct.sh.
 
-rrxe_direct.py work DEVICE GID-INDEX ROUNDS [rc|self|reliable|all]
+rrxe_direct.py work DEVICE GID-INDEX ROUNDS [rc|self|reliable|all|datagrams]
     All operations with lengths around the borders of packets and large ones, in
     both directions, with their data compared: of reliable connections, of a
-    queue pair that is connected to itself, of both, or of all services.
+    queue pair that is connected to itself, of both, or of all services. Of
+    datagrams alone all have to arrive, in any order.
 rrxe_direct.py errors DEVICE GID-INDEX
     What must fail does, in the right way on both sides.
 rrxe_direct.py destroy DEVICE GID-INDEX ROUNDS
@@ -25,7 +26,7 @@ from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.libibverbs_enums import (
     ibv_access_flags, ibv_mtu, ibv_qp_attr_mask, ibv_qp_state, ibv_qp_type, ibv_send_flags,
-    ibv_wc_status, ibv_wr_opcode)
+    ibv_wc_flags, ibv_wc_status, ibv_wr_opcode)
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsError
@@ -46,10 +47,15 @@ STATE = {name[len("IBV_QPS_"):]: getattr(ibv_qp_state, name) for name in dir(ibv
          if name.startswith("IBV_QPS_")}
 SIZE = 4 << 20
 HALF = SIZE // 2
+# The end of the lower half has words for atomic operations, which nothing else uses.
+WORDS = 4096
 MTU = 1024
 GRH = 40
 QKEY = 0x1234
 DEPTH = 64
+DROPS = "/sys/kernel/debug/rrxe/drops"
+# Slow machines have more time.
+SCALE = int(os.environ.get("CQ_SCALE", "1"))
 
 
 class End:
@@ -120,14 +126,43 @@ class End:
     def set_state(self, state):
         self.qp.modify(QPAttr(qp_state=STATE[state]), ibv_qp_attr_mask.IBV_QP_STATE)
 
+    def evidence(self):
+        """What may say where something was lost, in one line."""
+        words = [f"state {self.state()}"]
+        for path in (f"/sys/class/infiniband/{sys.argv[2]}/ports/1/hw_counters", DROPS):
+            try:
+                words += nonzero(path)
+            except OSError as e:
+                words.append(f"{path}: {e.strerror}")
+        return " ".join(words)
+
     def wait(self, count=1, seconds=20):
         """Takes so many completions."""
-        wcs, end = [], time.monotonic() + seconds
+        wcs, end = [], time.monotonic() + seconds * SCALE
         while len(wcs) < count:
             wcs += self.cq.poll(count - len(wcs))[1] or []
             if time.monotonic() > end:
-                raise AssertionError(f"{len(wcs)} completions instead of {count}")
+                raise AssertionError(f"{len(wcs)} completions instead of {count}; {self.evidence()}")
         return wcs
+
+
+def nonzero(path):
+    """The counters that a file or a directory of files has, but for those that are 0."""
+    if os.path.isdir(path):
+        words = []
+        for name in sorted(os.listdir(path)):
+            with open(os.path.join(path, name), encoding="ascii") as file:
+                words.append(f"{name}={file.read().strip()}")
+    else:
+        with open(path, encoding="ascii") as file:
+            words = file.read().split()
+    return [word for word in words if not word.endswith("=0")]
+
+
+def dropped(reason):
+    """How many packets were dropped for a reason, by all devices."""
+    with open(DROPS, encoding="ascii") as file:
+        return sum(int(word.split("=")[1]) for word in file.read().split() if word.startswith(reason + "="))
 
 
 def pair(ctx, gid, kind="rc", access=ALL, size=SIZE, **more):
@@ -145,8 +180,10 @@ def length_of(kind):
         150 * MTU + 1, random.randint(0, 300 * MTU)])
 
 
-def one(kind, a, b, number, place):
-    """Posts something random of a for b, to a place that is free; returns what is to be compared."""
+def one(kind, a, b, number, place, room=0):
+    """Posts something random of a for b, to a place that is free; returns what is to be compared.
+
+    A buffer is for so many bytes at least, in case that another message comes first."""
     ops = ["SEND", "SEND_WITH_IMM"]
     if kind != "ud":
         ops += ["RDMA_WRITE", "RDMA_WRITE_WITH_IMM"]
@@ -154,11 +191,13 @@ def one(kind, a, b, number, place):
         ops += ["RDMA_READ", "RDMA_READ", "ATOMIC_FETCH_AND_ADD", "ATOMIC_CMP_AND_SWP"]
     op = random.choice(ops)
     length = 8 if op.startswith("ATOMIC") else length_of(kind)
-    at = random.randint(0, HALF - length - 8)
+    at = random.randint(0, HALF - WORDS - length)
     to = HALF + place
     extra = GRH if kind == "ud" else 0
     if op.startswith("ATOMIC"):
-        at &= ~7
+        # Not one that another operation on the way may change, or read: when either does is not
+        # said, and of a read whose answer is lost it is said that it reads again.
+        at = HALF - WORDS + number * 8 % WORDS
         old = a_read(b, at, 8)
         swap = random.getrandbits(63)
         a.post(op, number, a.sges(to, 8), (b.mr.rkey, b.mr.buf + at),
@@ -170,7 +209,7 @@ def one(kind, a, b, number, place):
     data = a_read(a, at, length)
     arrives = None
     if op.startswith("SEND"):
-        b.post_recv(number, b.sges(to, length + extra, random.randint(1, 4)))
+        b.post_recv(number, b.sges(to, max(length, room) + extra, random.randint(1, 4)))
         arrives = (length + extra, op)
     elif op.endswith("IMM"):
         b.post_recv(number, [])
@@ -196,7 +235,31 @@ def check_header(end, to):
         assert grh[0] >> 4 == 6 and grh[6] == 17 and grh[8:24] == grh[24:40], "no header"
 
 
-def work(ctx, gid, rounds, kind):
+def in_order(kind, got, arrivals):
+    """Each message is in the buffer that was posted for it."""
+    for wc, (nr, length, op, _) in zip(got, arrivals, strict=True):
+        assert (wc.wr_id, wc.byte_len) == (nr, length), f"{kind}: {wc} for message {nr}"
+        if op.endswith("IMM"):
+            assert socket.ntohl(wc.imm_data) == nr & 0xffffffff, "immediate data"
+
+
+def in_any_order(kind, got, arrivals):
+    """Each message is in some buffer; returns how many were overtaken."""
+    wanted = [(length, nr if op.endswith("IMM") else None, check[2]) for nr, length, op, check in arrivals]
+    found = []
+    for wc, (nr, _, _, (end, to, _)) in zip(got, arrivals, strict=True):
+        assert wc.wr_id == nr, f"{kind}: buffer {wc.wr_id} instead of {nr}"
+        imm = socket.ntohl(wc.imm_data) if wc.wc_flags & ibv_wc_flags.IBV_WC_WITH_IMM else None
+        message = wc.byte_len, imm, a_read(end, to, wc.byte_len - GRH)
+        # Of those that are the same the first one that has not been there.
+        place = next((i for i, w in enumerate(wanted) if w == message and i not in found), None)
+        assert place is not None, f"{kind}: {wc} is no message that was sent"
+        found.append(place)
+        check_header(end, to - GRH)
+    return sum(place > min(found[i:]) for i, place in enumerate(found))
+
+
+def work(ctx, gid, rounds, kind, ordered=True):
     if kind == "self":
         a = End(ctx, gid)
         a.connect(a.qp.qp_num, a.psn)
@@ -205,35 +268,34 @@ def work(ctx, gid, rounds, kind):
         a, b = pair(ctx, gid, kind)
     for end in {a, b}:
         end.mr.write(os.urandom(HALF), HALF, 0)
-    number, moved = 0, 0
+    number, moved, overtaken = 0, 0, 0
+    room = 0 if ordered else MTU
     for _ in range(rounds):
         place, checks, sent, arrivals = 0, [], {a: 0, b: 0}, {a: [], b: []}
         for _ in range(random.randint(1, 6)):
             x, y = random.choice([(a, b), (b, a)])
-            # What an atomic finds has to be known.
-            if any(c[2] is None for c in checks):
-                break
-            size, check, arrives = one(kind, x, y, number, place)
-            place += (size + 15) & ~7
-            checks.append(check)
+            size, check, arrives = one(kind, x, y, number, place, room)
+            place += (max(size, room + GRH) + 15) & ~7
             sent[x] += 1
             if arrives:
                 arrivals[y].append((number, *arrives, check))
+            if ordered:
+                checks.append(check)
             number, moved = number + 1, moved + size
         for end in {a, b}:
             wcs = end.wait(sent[end] + len(arrivals[end]))
             for wc in wcs:
                 assert wc.status == WC["SUCCESS"], f"{kind} {wc.wr_id}: status {wc.status}"
             got = [wc for wc in wcs if wc.opcode & 128]
-            for wc, (nr, length, op, _) in zip(got, arrivals[end], strict=True):
-                assert (wc.wr_id, wc.byte_len) == (nr, length), f"{kind}: {wc} for message {nr}"
-                if op.endswith("IMM"):
-                    assert socket.ntohl(wc.imm_data) == nr & 0xffffffff, "immediate data"
+            if ordered:
+                in_order(kind, got, arrivals[end])
+            else:
+                overtaken += in_any_order(kind, got, arrivals[end])
         for end, to, data in checks:
             assert a_read(end, to, len(data)) == data, f"{kind}: wrong data"
             if kind == "ud":
                 check_header(end, to - GRH)
-    return f"{kind}: {number} messages, {moved >> 10} KiB"
+    return f"{kind}: {number} messages, {moved >> 10} KiB" + (f", {overtaken} overtaken" if overtaken else "")
 
 
 def ends(a, b, wanted_a, wanted_b=None):
@@ -310,6 +372,18 @@ def error_cases(ctx, gid):
         wc, = b.wait(1)
         assert wc.byte_len == GRH + 100, "the one with the wrong key has come"
 
+    def too_long():
+        # The buffer stays for the next one, and it is said why the first one has not come.
+        a, b = pair(ctx, gid, "ud", size=1 << 18)
+        before = dropped("refused")
+        b.post_recv(0, b.sges(0, GRH + 99))
+        for length in 100, 99:
+            a.post("SEND", length, a.sges(0, length), None, b)
+        ends(a, b, ["SUCCESS", "SUCCESS"], [])
+        wc, = b.wait(1)
+        assert wc.byte_len == GRH + 99, "the one that is too long has come"
+        assert dropped("refused") == before + 1, "the one that is too long was not counted"
+
     size = 1 << 18
     return [
         ("WRITE beyond the end", lambda: remote("RDMA_WRITE", size - 4999)),
@@ -332,6 +406,7 @@ def error_cases(ctx, gid):
         ("in error", lambda: away("ERR")),
         ("deregistered", deregistered),
         ("a wrong queue key", queue_key),
+        ("a datagram that is too long", too_long),
     ]
 
 
@@ -435,7 +510,8 @@ def main():
     if what == "work":
         kinds = {"all": ["rc", "self", "uc", "ud"], "reliable": ["rc", "self"]}.get(more[1], [more[1]])
         for kind in kinds:
-            print(work(ctx, gid, int(more[0]), kind), flush=True)
+            ordered = kind != "datagrams"
+            print(work(ctx, gid, int(more[0]), kind if ordered else "ud", ordered), flush=True)
     elif what == "errors":
         print(errors(ctx, gid))
     else:

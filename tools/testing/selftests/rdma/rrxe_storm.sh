@@ -19,7 +19,6 @@ DEV_TYPE=rrxe
 # shellcheck source=cq_lib.sh
 . "$(dirname "$0")/cq_lib.sh"
 
-SAMPLE=rust_rdma_cq
 BENCH=ib_cq_bench
 RUN=/sys/kernel/debug/ib_cq_bench/run
 INJECT=/sys/kernel/debug/rrxe/eq_inject
@@ -80,24 +79,7 @@ storm_ends()
 # Queues of the kernel: one cycle is a queue in a poll context, and its traffic.
 kernel_cycle()
 {
-	local mark="storm $$ $RANDOM$RANDOM"
-
-	echo "$mark" > /dev/kmsg
-	cq_do taskset -c "$WORK_CPU" modprobe "$SAMPLE" "poll_ctx=$1" completions=100 bytes=2000 ||
-		return
-	cq_wait 30 sample_done "$mark" || cq_bad "no traffic in context $1" || return
-	cq_do cq_limit 30 taskset -c "$WORK_CPU" rmmod "$SAMPLE"
-}
-
-sample_done()
-{
-	dmesg | awk -v mark="$1" -v dev="$CQ_DEV" '
-		index($0, mark) { on = 1 }
-		on && index($0, dev) &&
-			/100 completions, 50 messages, 100000 bytes, 100000 verified/ {
-			found = 1
-		}
-		END { exit !found }'
+	cq_sample_cycle "$1" taskset -c "$WORK_CPU"
 }
 
 kernel_work()
@@ -223,7 +205,7 @@ t_after()
 
 end_unload()
 {
-	! cq_loaded "$SAMPLE" || cq_do rmmod "$SAMPLE"
+	! cq_loaded "$CQ_SAMPLE" || cq_do rmmod "$CQ_SAMPLE"
 	cq_rmmod "$BENCH"
 	cq_t1_down
 	cq_module_goes
@@ -232,7 +214,7 @@ end_unload()
 cq_init rrxe_storm
 cq_need_device
 cq_need python3 taskset dmesg
-cq_need_module "$SAMPLE" "$BENCH"
+cq_need_module "$CQ_SAMPLE" "$BENCH"
 cq_main \
 	t_up "a device that can be hostile" \
 	t_kernel_sweep "kernel queues, events for all numbers" \
