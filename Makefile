@@ -9,7 +9,7 @@ CORE ?= rust
 export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS
 
 .DEFAULT_GOAL := help
-.PHONY: help run check build build-release build-debug build-arm64 shell integrate patches bench profile bench-cq fuzz clean distclean
+.PHONY: help run check build build-release build-debug build-kcsan build-arm64 shell integrate patches bench bench-gate profile bench-cq fuzz clean distclean
 
 help:
 	@echo 'From a fresh clone, as root on Debian 12 or 13:'
@@ -19,11 +19,13 @@ help:
 	@scripts/check --list | sed 's/^/                        /'
 	@echo '  make shell          a prompt in the VM (KERNEL=debug, KERNEL=arm64, CORE=c)'
 	@echo '  make bench-cq       speed of the Rust CQ code against the C code'
-	@echo '  make bench          speed of rrxe against C rxe and siw; scripts/bench --help for parts of it'
+	@echo '  make bench          speed of rrxe against C rxe and siw, with pictures, in results/bench/;'
+	@echo '                      scripts/bench --help for parts of it'
+	@echo '  make bench-gate     has rrxe become slower than scripts/bench-baseline.json says?'
 	@echo '  make profile CASE=send_64   instructions by function for a case of make bench (DRIVER=rxe, TOPOLOGY=device)'
 	@echo '  make fuzz           long runs of the fuzzers of rrxe (KERNEL=debug); scripts/fuzz --help for parts of it'
 	@echo '  make build          build root, source, both kernels (build-release, build-debug: one;'
-	@echo '                      build-arm64: that for an emulated arm64 CPU, and its user space)'
+	@echo '                      build-kcsan: that which finds data races; build-arm64: that for an emulated arm64 CPU, and its user space)'
 	@echo '  make integrate KDIR=TREE   lay the project over a 7.3 kernel tree of your own'
 	@echo '  make patches        mail series against Linux 7.3, in patches/'
 	@echo '  make clean          remove results/'
@@ -49,7 +51,7 @@ check-%:
 build:
 	@scripts/build
 
-build-release build-debug build-arm64: build-%:
+build-release build-debug build-kcsan build-arm64: build-%:
 	@scripts/build $*
 
 shell:
@@ -61,7 +63,14 @@ fuzz:
 
 bench:
 	@scripts/build release
+	@scripts/setup-mpi
+	@scripts/setup-plot
 	@scripts/bench
+
+bench-gate:
+	@scripts/build release
+	@scripts/setup-mpi
+	@scripts/bench --gate
 
 profile:
 	@test -n "$(CASE)" || { echo 'make profile: error: CASE is not set; say make profile CASE=send_64' >&2; exit 2; }
