@@ -4,6 +4,7 @@
 import os
 import re
 import subprocess
+import tempfile
 import unittest
 
 import test_vm
@@ -80,6 +81,23 @@ class Complaints(unittest.TestCase):
         """A report of lockdep is one line, and that of nvmet is known."""
         self.assertEqual(len(complaints("known", test_vm.NVMET)), 1)
         self.assertEqual(complaints("new", test_vm.NVMET), [])
+
+
+class Patience(unittest.TestCase):
+    """How long the kernel waits for netdevs that are removed before it complains."""
+
+    def test_scaled(self):
+        with tempfile.NamedTemporaryFile("w+", encoding="ascii") as file:
+            for scale, wanted in (1, "10\n"), (5, "50\n"):
+                subprocess.run(["bash", "-c", '. ./cq_lib.sh; CQ_SCALE=$1; cq_patience "$2"', "test", str(scale), file.name],
+                               cwd=SELFTESTS, check=True)
+                file.seek(0)
+                self.assertEqual(file.read(), wanted)
+
+    def test_kernel_without_it(self):
+        done = subprocess.run(["bash", "-c", ". ./cq_lib.sh; CQ_SCALE=5; cq_patience /nonexistent/file"], cwd=SELFTESTS,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+        self.assertEqual(done.stdout, b"")
 
 
 if __name__ == "__main__":

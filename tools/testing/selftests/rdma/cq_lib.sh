@@ -237,6 +237,7 @@ cq_init()
 		[ ! -e /proc/lockdep ] || CQ_SCALE=5
 	fi
 	[ ! -e /proc/lockdep ] || CQ_FEWER=4
+	cq_patience /proc/sys/net/core/netdev_unregister_timeout_secs
 	CQ_TMP=$(mktemp -d /tmp/cq.XXXXXX) || exit "$KSFT_FAIL"
 	CQ_LOG=$CQ_TMP/log
 	: > "$CQ_LOG"
@@ -250,6 +251,13 @@ cq_init()
 	ulimit -l unlimited 2>> "$CQ_LOG"
 	ip link set lo up 2>> "$CQ_LOG"
 	echo "cq selftest: $CQ_NAME $$ begins" > /dev/kmsg
+}
+
+# cq_patience FILE: have the kernel wait for netdevs that are removed, which it does
+# for 10 s before it complains, as many times longer as we do.
+cq_patience()
+{
+	[ ! -w "$1" ] || echo "$((10 * CQ_SCALE))" > "$1"
 }
 
 # cq_need COMMAND...: skip the script when a tool is missing.
