@@ -33,12 +33,16 @@ class Access:
     kind: load, store, rmw, fence or call; order: the subset of release, acquire
     and full that it has; insns: what makes it, with its fences; base, offset:
     of a load or store, where that is known; name: of the function that is
-    called, or of the helper that does this; at: where in the function.
+    called, or of the helper that does this; at: where in the function; itself:
+    the instruction without its fences; carriers: all that may give it an order.
     """
 
-    def __init__(self, kind, insns, order=(), at=None, name=None, base=None, offset=None):
+    def __init__(self, kind, insns, order=(), at=None, name=None, base=None, offset=None,
+                 itself=None, carriers=None):
         self.kind = kind
         self.insns = list(insns)
+        self.itself = itself or self.insns[0]
+        self.carriers = self.insns if carriers is None else carriers
         self.order = set(order)
         self.at = at
         self.name = name
@@ -145,6 +149,13 @@ class Arm64:
         return None
 
     @staticmethod
+    def plain(insn):
+        """The name of the instruction that does the same without an order."""
+        name = re.sub(r"^stl(x?r|ur)", r"st\1", insn.name)
+        name = re.sub(r"^(?:ldap?(u?)r|lda(x)r)", r"ld\1\2r", name)
+        return re.sub(r"^(ldadd|ldclr|ldset|ldeor|swp|cas)(?:al|a|l)([bh]?)$", r"\1\2", name)
+
+    @staticmethod
     def place(insn):
         """(base register, offset) of an access."""
         match = re.search(r"\[(\w+)(?:, #(-?0x[0-9a-f]+|-?\d+))?\]", insn.operands)
@@ -197,6 +208,10 @@ class Riscv64:
         return None
 
     @staticmethod
+    def plain(insn):
+        return re.sub(r"^((?:amo|lr|sc).*)\.(?:aqrl|aq|rl)$", r"\1", insn.name)
+
+    @staticmethod
     def place(insn):
         match = re.search(r"(-?0x[0-9a-f]+|-?\d+)?\((\w+)\)", insn.operands)
         return (match.group(2), int(match.group(1) or "0", 0)) if match else (None, None)
@@ -235,6 +250,11 @@ class Powerpc64:
         if re.match(r"l(?:bz|hz|wz|d|ha|wa)u?x?$", name):
             return "load", set()
         return None
+
+    @staticmethod
+    def plain(insn):
+        # All order is by fences.
+        return insn.name
 
     @staticmethod
     def place(insn):
@@ -446,7 +466,8 @@ def access_at(code, i):
         if all(arch.fence(f) == FULL for f in after):
             order.add(FULL)
     insns = before[:1] + [code.insns[j] for j in loads[:1]] + [insn] + after[:1]
-    return Access(kind, insns, order, i, base=base, offset=offset)
+    carriers = before + [code.insns[j] for j in loads] + [insn] + after
+    return Access(kind, insns, order, i, base=base, offset=offset, itself=insn, carriers=carriers)
 
 
 def accesses(arch, insns, helpers=None):
@@ -486,6 +507,8 @@ def called(code, i, name, inner):
             name=a.name if a.kind == "call" else name,
             base=base if mine else None,
             offset=a.offset + offset if mine else None,
+            itself=a.itself,
+            carriers=a.carriers,
         )
 
 

@@ -8,6 +8,7 @@ has put it.
 """
 
 import collections
+import contextlib
 import os
 import re
 import sys
@@ -245,6 +246,7 @@ class Object:
         self.frames = frames(lines)
         self.code = {n: asm_order.Code(arch, i) for n, i in self.functions.items()}
         self.helpers = helpers or {}
+        self._inlined = {}
         self._accesses = {}
 
     @classmethod
@@ -254,6 +256,31 @@ class Object:
             with open(os.path.join(directory, name + kind), encoding="utf-8") as f:
                 text.append(f.read())
         return cls(arch, name, *text, helpers)
+
+    def inline(self, functions):
+        """Look into small functions where they are called: {name: [Insn]}."""
+        self._inlined = functions
+        self.helpers = {n: asm_order.accesses(self.arch, i) for n, i in functions.items()}
+        self._accesses.clear()
+
+    @contextlib.contextmanager
+    def weakened(self, insn, function):
+        """While this lasts an instruction of a function, or of a helper, has no order."""
+        name, operands = insn.name, insn.operands
+        if self.arch.fence(insn):
+            insn.name, insn.operands = "nop", ""
+        else:
+            insn.name = self.arch.plain(insn)
+        helpers = {n: i for n, i in self._inlined.items() if any(j is insn for j in i)}
+        before = {n: self.helpers[n] for n in helpers}
+        try:
+            self.helpers |= {n: asm_order.accesses(self.arch, i) for n, i in helpers.items()}
+            self._accesses.pop(function, None)
+            yield
+        finally:
+            insn.name, insn.operands = name, operands
+            self.helpers |= before
+            self._accesses.pop(function, None)
 
     def accesses(self, function):
         if function not in self._accesses:
@@ -268,10 +295,15 @@ class Object:
         # A local label may have taken the name of the function.
         return chain[:-1] + [f._replace(function=function) for f in chain[-1:]]
 
-    def instances(self, which):
-        """{what which() says of a function: [Instance]}; it says None for most."""
+    def instances(self, which, only=None):
+        """{what which() says of a function: [Instance]}; it says None for most.
+
+        only: the functions of the object to look at, all if None.
+        """
         found, said = {}, {}
         for function, code in self.code.items():
+            if only is not None and function not in only:
+                continue
             for access in self.accesses(function):
                 chain = self.chain(function, access)
                 for depth, frame in enumerate(chain):
@@ -292,13 +324,9 @@ class Object:
         return {what: list(mine.values()) for what, mine in found.items()}
 
 
-def small(arch, functions, pattern):
-    """What functions do whose name fits, for whoever calls them."""
-    return {
-        name: asm_order.accesses(arch, insns)
-        for name, insns in functions.items()
-        if re.search(pattern, simple(name))
-    }
+def small(functions, pattern):
+    """The functions whose name fits, for whoever calls them."""
+    return {n: insns for n, insns in functions.items() if re.search(pattern, simple(n))}
 
 
 def sites_of(path):
@@ -317,22 +345,27 @@ def short(path):
     return re.sub(r"^(?:kernel|rrxe_main|cq_rust)::(?:rdma::|sync::)?", "", path)
 
 
+def judge_site(site, obj, instances):
+    """([Access] with the order, faults) of a site in all places."""
+    found, faults = [], []
+    for instance in instances:
+        good, bad = instance.judge(site)
+        faults += [f"in {instance.name}: {text}" for text in bad]
+        found += good
+    if not instances:
+        faults = [f"no code of {site.function}() is in {obj.name}.o: "
+                  "is it called otherwise now?"]
+    return found, faults
+
+
 def judge_sites(arch, obj):
     """[(name, faults, notes)] for the sites in an object of the kernel's Rust code."""
     points, found = [], obj.instances(sites_of)
     for site in SITES:
         if site.obj != obj.name:
             continue
-        faults, rows = [], {}
-        for instance in found.get(site, []):
-            good, bad = instance.judge(site)
-            faults += [f"in {instance.name}: {text}" for text in bad]
-            for access in good:
-                text = access.text
-                rows[text] = rows.get(text, 0) + 1
-        if site not in found:
-            faults = [f"no code of {site.function}() is in {obj.name}.o: "
-                      "is it called otherwise now?"]
+        good, faults = judge_site(site, obj, found.get(site, []))
+        rows = collections.Counter(access.text for access in good)
         notes = [row(arch, site.key, short(site.function), f"{text}{f'  (x {n})' if n > 1 else ''}")
                  for text, n in rows.items()]
         points.append((f"{site.key}: {site.function}(): {site.title}", faults, notes))
@@ -451,9 +484,13 @@ def callers(tree):
     return found
 
 
+def completion_of(path):
+    return [COMPLETION] if path == COMPLETION else []
+
+
 def judge_converted(obj, source, name):
     """(rows, number of calls, faults) of a file that calls ib_cq_completion()."""
-    mine = obj.instances(lambda path: [COMPLETION] if path == COMPLETION else [])
+    mine = obj.instances(completion_of)
     rows, faults, lines = [], [], set()
     for instance in mine.get(COMPLETION, []):
         good, bad = instance.judge(DISPATCH)
@@ -491,7 +528,7 @@ def judge_direct(obj, source, name):
     """The same of one that calls the handler itself: there the answer is no."""
     rows, faults = [], []
     calls = calls_in(source, DIRECT)
-    if obj.instances(lambda path: [COMPLETION] if path == COMPLETION else []):
+    if obj.instances(completion_of):
         faults.append(f"there is {COMPLETION}()")
     for first, last in calls:
         seen = []
@@ -546,43 +583,61 @@ def judge_drivers(arch, directory, trees):
     return points
 
 
+def there(directory, name):
+    return os.path.exists(os.path.join(directory, name + ".dis"))
+
+
+def rust_objects(arch, directory):
+    """The objects with sites, and first that of the helpers if they are not inlined."""
+    helpers = {}
+    if there(directory, "helpers"):
+        obj = Object.read(arch, directory, "helpers")
+        helpers = small(obj.functions, r"^rust_helper_(atomic_|smp_|xchg|cmpxchg|try_cmpxchg|"
+                                       r"ib_cq_completion)")
+        yield obj
+    for name in (CORE, RRXE, XARRAY):
+        if there(directory, name):
+            obj = Object.read(arch, directory, name)
+            obj.inline(helpers | small(obj.functions, r"\bWord::|sync::atomic::"))
+            yield obj
+
+
+def without_rust(arch, directory):
+    """What is said where an object of Rust code is missing."""
+    for name in (CORE, RRXE):
+        if there(directory, name):
+            continue
+        try:
+            with open(os.path.join(directory, name + ".failed"), encoding="utf-8") as f:
+                yield f"{name}.rs compiles", f.read().splitlines(), []
+        except FileNotFoundError:
+            yield (f"{name}.rs # SKIP this kernel has no Rust for {arch.name} with these tools",
+                   [], [])
+
+
 def judge(arch, directory, trees):
     """[(name, faults, notes)] for one architecture."""
     points = []
-    there = lambda name: os.path.exists(os.path.join(directory, name + ".dis"))
-    helpers = {}
-    if there("helpers"):
-        obj = Object.read(arch, directory, "helpers")
-        helpers = small(arch, obj.functions, r"^rust_helper_(atomic_|smp_|xchg|cmpxchg|"
-                                             r"try_cmpxchg|ib_cq_completion)")
-        rows, _, faults = judge_converted(obj, "", "")
-        points.append(("H: the helper of raise_event()", faults if rows else ["it is not there"],
-                       [row(arch, "H", f, t) for f, t in rows]))
-    for name in (CORE, RRXE, XARRAY):
-        if there(name):
-            obj = Object.read(arch, directory, name, helpers)
-            obj.helpers = helpers | small(arch, obj.functions, r"\bWord::|sync::atomic::")
+    for obj in rust_objects(arch, directory):
+        if obj.name == "helpers":
+            rows, _, faults = judge_converted(obj, "", "")
+            points.append(("H: the helper of raise_event()",
+                           faults if rows else ["it is not there"],
+                           [row(arch, "H", f, t) for f, t in rows]))
+        else:
             points += judge_sites(arch, obj)
     points += judge_cq(arch, Object.read(arch, directory, "cq"))
     if os.path.exists(os.path.join(directory, "drivers")):
         points += judge_drivers(arch, directory, trees)
-    for name in (CORE, RRXE):
-        if not there(name):
-            try:
-                with open(os.path.join(directory, name + ".failed"), encoding="utf-8") as f:
-                    points.append((f"{name}.rs compiles", f.read().splitlines(), []))
-            except FileNotFoundError:
-                points.append((f"{name}.rs # SKIP this kernel has no Rust for {arch.name} "
-                               "with these tools", [], []))
-    return points
+    return points + list(without_rust(arch, directory))
 
 
-def main(trees, directories):
+def main(trees, directories, about=judge):
     """Each directory is named by its architecture and has disassemblies."""
     lines, number, failed = [], 0, 0
     for directory in directories:
         arch = asm_order.ARCHES[os.path.basename(directory)]
-        for name, faults, notes in judge(arch, directory, trees):
+        for name, faults, notes in about(arch, directory, trees):
             number += 1
             failed += bool(faults)
             lines += [f"# {text}" for text in notes + faults]
