@@ -6,7 +6,7 @@
 # What the targets may be told; see "make help".
 KERNEL ?= release
 CORE ?= rust
-export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS
+export NATIVE JOBS KERNEL_TARBALL RUST_RDMA_CACHE DRIVERS FRESH
 
 .DEFAULT_GOAL := help
 .PHONY: help run check build build-release build-debug build-kcsan build-arm64 shell integrate patches bench bench-gate profile bench-cq fuzz clean distclean
@@ -15,6 +15,7 @@ help:
 	@echo 'From a fresh clone, as root on Debian 12 or 13:'
 	@echo '  make run            boot a VM, move RDMA data over the Rust CQ code, show what happened'
 	@echo '  make check          run all test suites; results in results/'
+	@echo '                      (again only those of which something changed; FRESH=1: all)'
 	@echo '  make check-SUITE    one suite:'
 	@scripts/check --list | sed 's/^/                        /'
 	@echo '  make shell          a prompt in the VM (KERNEL=debug, KERNEL=arm64, CORE=c)'
