@@ -298,6 +298,43 @@ TICK = """\
 [  881.4] CPU: 1 UID: 0 PID: 1015 Comm: kworker/1:2H Not tainted 7.3.4-rust-rdma #4 PREEMPTLAZY
 [  881.4] ==================================================================
 """
+# Both are asynchronous I/O.
+AIO = """\
+[  460.1] ==================================================================
+[  460.1] BUG: KCSAN: data-race in aio_read_events / iocb_put
+[  460.1]
+[  460.1] write to 0xff1100000642700c of 4 bytes by interrupt on cpu 0:
+[  460.1]  iocb_put+0x1ba/0x560
+[  460.1]  aio_complete_rw+0x197/0x1c0
+[  460.1]  nvme_rdma_recv_done+0x418/0x830 [nvme_rdma]
+[  460.1]  _RNvXsa_NtNtNtCsdJ13ReMSUMg_6kernel4rdma2cq6pollerINtB5_7WorkPtr3run+0x1/0x2 [ib_core]
+[  460.1]  asm_sysvec_apic_timer_interrupt+0x1f/0x30
+[  460.1]
+[  460.1] read to 0xff1100000642700c of 4 bytes by task 1021 on cpu 1:
+[  460.1]  aio_read_events+0xb3/0x3e0
+[  460.1]  do_io_getevents+0xe2/0x370
+[  460.1]
+[  460.1] Reported by Kernel Concurrency Sanitizer on:
+[  460.1] CPU: 1 UID: 0 PID: 1021 Comm: fio Not tainted 7.3.4-rust-rdma #1 PREEMPTLAZY
+[  460.1] ==================================================================
+"""
+# One side only: the other is an interrupt that had gone when it was noticed.
+PLUGGED = """\
+[  460.8] ==================================================================
+[  460.8] BUG: KCSAN: data-race in __blk_flush_plug+0x1e6/0x230
+[  460.8]
+[  460.8] race at unknown origin, with write to 0xffa00000006ebbe0 of 8 bytes by task 1022 on cpu 0:
+[  460.8]  __blk_flush_plug+0x1e6/0x230
+[  460.8]  blk_finish_plug+0x43/0x60
+[  460.8]  nvmet_rdma_recv_done+0x1c5/0x240 [nvmet_rdma]
+[  460.8]  _RNvXsa_NtNtNtCsdJ13ReMSUMg_6kernel4rdma2cq6pollerINtB5_7WorkPtr3run+0x1/0x2 [ib_core]
+[  460.8]
+[  460.8] value changed: 0x0000006b4f180d64 -> 0x0000000000000000
+[  460.8]
+[  460.8] Reported by Kernel Concurrency Sanitizer on:
+[  460.8] CPU: 0 UID: 0 PID: 1022 Comm: kworker/0:2H Not tainted 7.3.4-rust-rdma #1 PREEMPTLAZY
+[  460.8] ==================================================================
+"""
 # Both trace something.
 TRACED = """\
 [  881.5] ==================================================================
@@ -400,7 +437,11 @@ class Reports(unittest.TestCase):
                 (TICK, (("by interrupt", "by task 9"), ("wq_worker_tick", "wq_worker_running"),
                         ("read to 0xff11000003de162c of 4", "read to 0xff11000003de162c of 8"))),
                 (TRACED, (("by interrupt", "by task 9"), ("]  ring_buffer_lock_reserve", "]  ring_buffer_resize"),
-                          ("/ ring_buffer_write", "/ ring_buffer_resize")))):
+                          ("/ ring_buffer_write", "/ ring_buffer_resize"))),
+                (AIO, (("of 4 bytes by task", "of 8 bytes by task"), ("]  iocb_put", "]  rrxe_put"),
+                       ("]  aio_read_events", "]  rrxe_poll"), ("write to", "write (marked) to"))),
+                (PLUGGED, (("with write", "with read"), ("of 8 bytes", "of 4 bytes"),
+                           ("]  __blk_flush_plug", "]  rrxe_run")))):
             report, = vm.find_reports(QUIET + text)
             self.assertFalse(vm.is_foreign_race(report))
             self.assertTrue(vm.is_known(report, known))
