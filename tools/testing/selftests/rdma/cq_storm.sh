@@ -162,27 +162,47 @@ nvme()
 
 t_nvme()	{ storm kernel nvme; }
 
+# A pair that moves data until it is told to end, PAIR; if need be at another
+# attempt, see cq_retry.
+pinging()
+{
+	local try
+
+	for try in 1 2 3; do
+		[ "$try" -eq 1 ] || cq_msg "$DEV_TYPE: rping: no data: attempt $try"
+		cq_new_port
+		cq_limit 60 rping -s -a "$CQ_IP" -p "$CQ_PORT" > "$CQ_TMP/srv" 2>&1 &
+		PAIR=$!
+		cq_wait 10 cq_listening "$PAIR" "$CQ_PORT"
+		cq_limit 60 rping -c -a "$CQ_IP" -p "$CQ_PORT" -v > "$CQ_TMP/cli" 2>&1 &
+		PAIR="$PAIR $!"
+		cq_wait 10 grep -q 'ping data' "$CQ_TMP/cli" && return
+		end_pair
+	done
+	cq_bad "no traffic"
+}
+
+end_pair()
+{
+	# shellcheck disable=SC2086
+	kill $PAIR 2> /dev/null
+	# shellcheck disable=SC2086
+	wait $PAIR
+}
+
 # The device goes while user space has queues, which are then destroyed for it.
 gone()
 {
 	local i pid rc=0
 
 	for i in 1 2 3; do
-		cq_new_port
-		cq_limit 60 rping -s -a "$CQ_IP" -p "$CQ_PORT" > "$CQ_TMP/srv" 2>&1 &
-		pid=$!
-		cq_wait 10 cq_listening "$pid" "$CQ_PORT"
-		cq_limit 60 rping -c -a "$CQ_IP" -p "$CQ_PORT" -v > "$CQ_TMP/cli" 2>&1 &
-		pid="$pid $!"
-		cq_wait 10 grep -q 'ping data' "$CQ_TMP/cli" || { cq_bad "no traffic"; rc=1; }
+		pinging || rc=1
 		cq_limit 30 rdma link delete "$CQ_DEV" &
+		pid=$!
 		# siw waits for its users.
 		sleep 1
-		# shellcheck disable=SC2086
-		kill $pid 2> /dev/null
-		# shellcheck disable=SC2086
-		wait $pid
-		wait "$!" || { cq_bad "the device could not be deleted"; rc=1; }
+		end_pair
+		wait "$pid" || { cq_bad "the device could not be deleted"; rc=1; }
 		cq_wait 10 test ! -d "/sys/class/infiniband/$CQ_DEV" ||
 			{ cq_bad "the device is still there"; rc=1; }
 		cq_t1_down
