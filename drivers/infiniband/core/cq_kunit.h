@@ -206,9 +206,25 @@ enum cqk_trace {
 	CQK_TRACE_NUM,
 };
 
+#ifdef CONFIG_TRACEPOINTS
 void cqk_trace_start(struct kunit *test);
 void cqk_trace_stop(void);
 int cqk_trace_count(enum cqk_trace ev);
+#else
+static inline void cqk_trace_start(struct kunit *test)
+{
+	kunit_skip(test, "kernel without trace points");
+}
+
+static inline void cqk_trace_stop(void)
+{
+}
+
+static inline int cqk_trace_count(enum cqk_trace ev)
+{
+	return 0;
+}
+#endif
 
 /* Event storm from another CPU; see cq_kunit_free.c. */
 struct cqk_flood;
